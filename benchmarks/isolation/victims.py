@@ -27,6 +27,8 @@ STORAGE_ERROR, LOADING = 56, 14
 MAX_NOTED: Final = 20
 LONGEST: Final = 4 * PATIENCE
 """Seconds that rounds may take in which nothing is answered in time."""
+WITHIN: Final = ms(round(1000 * PATIENCE))
+"""Time that a broker is given for a request: as long as alice waits for the answer."""
 KIB: Final = 1 << 10
 _runs = itertools.count()
 
@@ -130,7 +132,7 @@ class Workload(ABC):
     def produce(self, topic: str, records: bytes, what: str = "Produce") -> tuple[int, int]:
         """(error code, base offset) of one batch."""
         data = [{"name": topic, "partition_data": [{"index": 0, "records": records}]}]
-        answer = self.ask(apis.PRODUCE, acks=-1, timeout=ms(5000), topic_data=data)
+        answer = self.ask(apis.PRODUCE, acks=-1, timeout=WITHIN, topic_data=data)
         (responses,) = answer.responses
         (partition,) = responses.partition_responses
         self.expect((responses.name, partition.index), (topic, 0), f"{what}, whom the answer is about")
@@ -189,11 +191,12 @@ class Idempotent:
 
 def new_id(work: Workload) -> tuple[int, int]:
     """(producer id, epoch)"""
-    for _ in range(50):
+    deadline = time.monotonic() + PATIENCE
+    while True:
         answer = work.ask(
             apis.INIT_PRODUCER_ID, transactional_id=None, transaction_timeout=ms(60_000), producer_id=-1, producer_epoch=-1
         )
-        if answer.error_code != LOADING:
+        if answer.error_code != LOADING or time.monotonic() > deadline:
             break
         time.sleep(0.05)  # the broker fetches a block of ids
     work.no_error(answer.error_code, "InitProducerId")
@@ -212,15 +215,15 @@ class Mutations(Workload):
         self.number += 1
         name = f"{self.name}-{self.number}"
         made = self.ask(
-            apis.CREATE_TOPICS, topics=[{"name": name, "num_partitions": 2, "replication_factor": 1}], timeout=ms(5000)
+            apis.CREATE_TOPICS, topics=[{"name": name, "num_partitions": 2, "replication_factor": 1}], timeout=WITHIN
         ).topics[0]
         self.no_error(made.error_code, "CreateTopics")
         self.expect((made.name, made.num_partitions), (name, 2), "what was created")
         grown = self.ask(
-            apis.CREATE_PARTITIONS, topics=[{"name": name, "count": 3, "assignments": None}], timeout=ms(5000)
+            apis.CREATE_PARTITIONS, topics=[{"name": name, "count": 3, "assignments": None}], timeout=WITHIN
         ).results[0]
         self.no_error(grown.error_code, "CreatePartitions")
-        gone = self.ask(apis.DELETE_TOPICS, topics=[{"name": name}], timeout=ms(5000)).responses[0]
+        gone = self.ask(apis.DELETE_TOPICS, topics=[{"name": name}], timeout=WITHIN).responses[0]
         self.no_error(gone.error_code, "DeleteTopics")
         self.expect((grown.name, gone.name), (name, name), "what was grown and deleted")
 
@@ -324,8 +327,8 @@ class TenantTopicCount(Workload):
     def step(self) -> None:
         name = f"{self.name}-{self.noticed.steps}-owned"
         new = {"name": name, "num_partitions": 3, "replication_factor": 1}
-        self.no_error(self.ask(apis.CREATE_TOPICS, topics=[new], timeout=ms(5000)).topics[0].error_code, "CreateTopics")
-        gone = self.ask(apis.DELETE_TOPICS, topics=[{"name": name}], timeout=ms(5000)).responses[0]
+        self.no_error(self.ask(apis.CREATE_TOPICS, topics=[new], timeout=WITHIN).topics[0].error_code, "CreateTopics")
+        gone = self.ask(apis.DELETE_TOPICS, topics=[{"name": name}], timeout=WITHIN).responses[0]
         self.no_error(gone.error_code, "DeleteTopics")
 
 

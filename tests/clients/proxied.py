@@ -16,6 +16,7 @@ from typing import Any, cast
 from proxy.config.models import Settings
 from proxy.observe.operations import Log
 from proxy.process.proxy import Proxy
+from proxy.session.port import Bounds
 
 LIMIT = 100.0
 PROXY_ITSELF = b"kafka-quota-proxy"
@@ -129,6 +130,11 @@ class Here:
             answer = fcntl.ioctl(connection.transport.get_extra_info("socket").fileno(), termios.TIOCOUTQ, bytes(4))
             found += int.from_bytes(answer, sys.byteorder)
         return found
+
+    @property
+    def bounds(self) -> Bounds:
+        """What holds from now on, also for connections that are there."""
+        return self.proxy.shared.services.bounds
 
     def hits(self, limit: str) -> int:
         return self.proxy.logs.observer.limit_hits[limit]

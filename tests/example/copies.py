@@ -19,7 +19,7 @@ PAGE = ROOT / "docs" / "adding-a-quota.md"
 KIND = "describe_groups_byte_rate"
 KEY = f"cluster_{KIND}"
 DESCRIBE_GROUPS = 15
-EVERYBODY = {"user": "<default>", KIND: "100"}
+EVERYBODY = {"user": "<default>", KIND: "50"}
 
 
 class Copy:

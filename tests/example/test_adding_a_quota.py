@@ -25,7 +25,7 @@ def test_a_limit_of_the_settings_throttles_and_is_shown_and_logged(start: Any) -
     assert line["api"] == "DescribeGroups"
     assert proxy.metric("throttled_requests_total", quota=KIND) > 0
     assert proxy.metric(f"{KIND}_used", client_id="", user="ANONYMOUS") > 0
-    assert proxy.metric(f"{KIND}_limit", client_id="", user="ANONYMOUS") == 100
+    assert proxy.metric(f"{KIND}_limit", client_id="", user="ANONYMOUS") == 50
     status, body = proxy.get("/throttles")
     assert status == 200
     assert KIND in body
@@ -36,7 +36,7 @@ def test_it_is_altered_and_described_while_the_proxy_runs(start: Any, copy: Copy
     at = ("-m", "proxy", "quotas", "{}", "--bootstrap-server", proxy.bootstrap)
     assert max(describe(proxy, 8)) == 0
     run = [word.format("alter") for word in at]
-    copy.python(*run, "--entity-type", "users", "--entity-default", "--add-config", f"{KEY}=100")
+    copy.python(*run, "--entity-type", "users", "--entity-default", "--add-config", f"{KEY}=50")
     proxy.wait_for("quota changed", quota=KEY)
     wait_until(lambda: max(describe(proxy, 4)) > 0, "the limit to hold")
     run = [word.format("describe") for word in at]

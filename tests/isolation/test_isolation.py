@@ -58,8 +58,8 @@ attacks = pytest.mark.parametrize("attack", [param(attack) for attack in ATTACKS
 @pytest.mark.kafka
 def test_alice_alone_notices_nothing(runs: Matrix) -> None:
     """Or no cell would say anything."""
-    assert {kind: noticed.hurt for kind, noticed in runs.alone().items()} == {kind: [] for kind in KINDS}
-    used = runs.used_of_tenants()
+    seen, used = runs.alone()
+    assert {kind: noticed.hurt for kind, noticed in seen.items()} == {kind: [] for kind in KINDS}
     assert used.keys() == set(TENANT_KINDS.values()), "limits of her tenants"
     assert min(used.values()) > 0, used
 

@@ -77,8 +77,11 @@ def test_a_run_gives_what_was_printed_and_the_exit_code(guard: Guard) -> None:
 
 
 def test_a_run_that_takes_too_long_is_killed_and_says_what_it_printed(guard: Guard) -> None:
-    with pytest.raises(subprocess.TimeoutExpired) as raised:
-        guard.run(["sh", "-c", "echo so far; sleep 1000"], timeout=0.5)
+    for timeout in (0.5, 5, 30):  # within which a busy machine may not start a shell
+        with pytest.raises(subprocess.TimeoutExpired) as raised:
+            guard.run(["sh", "-c", "echo so far; sleep 1000"], timeout=timeout)
+        if raised.value.output:
+            break
     assert raised.value.output == "so far\n"
     assert children_of(guard.folder) == []
 
@@ -128,7 +131,7 @@ def test_the_starting_thread_may_end(guard: Guard) -> None:
     while not (children := children_of(folder)):
         pass
     assert not Ends(children).wait(1.5)
-    parent.communicate(b"end\n", 20)
+    parent.communicate(b"end\n", 90)
     assert not any(Path(f"/proc/{child}").exists() for child in children)
 
 

@@ -30,7 +30,7 @@ def test_lines_are_written_in_order_one_a_line(log_files):
 def test_the_thread_writes_and_stops(log_files):
     log_files.writer.start()
     log_files.put(3)
-    log_files.writer.stop(5.0)
+    log_files.writer.stop(60.0)
     assert len(log_files.lines()) == 3
 
 
@@ -143,7 +143,7 @@ def test_lines_lost_last_are_told_before_the_end(log_files):
         log_files.put(2)
         log_files.writer._write(*log_files.writer._queue.get()[:2])
     log_files.writer._thread.start()
-    log_files.writer.stop(5.0)
+    log_files.writer.stop(60.0)
     assert seqs_told_lost(log_files) == 2
 
 
@@ -227,7 +227,7 @@ def test_what_was_lost_last_is_told_at_the_end_ready_or_not(tmp_path):
     log_files.work()
     other.refuses = False
     log_files.writer.start()
-    log_files.writer.stop(5.0)
+    log_files.writer.stop(60.0)
     assert [line["lines"] for line in other.taken] == [2]
 
 
@@ -243,7 +243,7 @@ def test_a_line_that_has_no_form_in_json_is_lost_alone_and_said_once(tmp_path, b
         )
         wait_for(lambda: log_files.writer.waiting == 0)
     log_files.put(1)
-    log_files.writer.stop(5.0)
+    log_files.writer.stop(60.0)
     assert not log_files.writer._thread.is_alive()
     assert log_files.lines() == other.taken
     assert [line["seq"] for line in log_files.lines() if line["type"] == "usage"] == [1, 3, 4, 6, 8]
@@ -268,7 +268,7 @@ def test_whatever_a_place_raises_the_thread_goes_on_and_the_other_place_too(tmp_
     for _ in range(3):
         log_files.put(1)
         wait_for(lambda: log_files.writer.waiting == 0)
-    log_files.writer.stop(5.0)
+    log_files.writer.stop(60.0)
     assert len([line for line in log_files.lines() if line["type"] == "usage"]) == 3
     assert [line["lines"] for line in other.taken if line["type"] == "gap"] == [3], "two, and a gap line"
     assert log_files.complaints == ["a mistake"]
@@ -280,7 +280,7 @@ def test_a_complaint_that_fails_ends_nothing(tmp_path):
     log_files.writer.start()
     log_files.writer.put([log_files.author.line("usage", principal="\ud800")])
     log_files.put(1)
-    log_files.writer.stop(5.0)
+    log_files.writer.stop(60.0)
     assert [line["seq"] for line in log_files.lines() if line["type"] == "usage"] == [2]
 
 

@@ -318,7 +318,7 @@ def test_an_admin_request_that_fails_is_told_and_the_next_is_answered() -> None:
 
 def test_a_thread_that_looks_at_file_systems_and_fails_is_no_file_system_that_hangs() -> None:
     async def work() -> None:
-        source = LocalSource(["/"], None, None, 5.0)
+        source = LocalSource(["/"], None, None, 60.0)
         broken_once(source, "_look", asynchronous=False)
         with pytest.raises(Mistake):
             await source.look(0.0)

@@ -41,8 +41,14 @@ def quotas(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Quotas:
 
 
 def throttled(proxy: ProxyProcess, client_id: str) -> float:
+    """Seconds."""
+    return counted(proxy, client_id, "throttle_ms") / 1000
+
+
+def counted(proxy: ProxyProcess, client_id: str, what: str) -> float:
+    """By the log."""
     lines = [line for line in proxy.usage() if line["type"] == "usage" and line["client_id"] == client_id]
-    return sum(float(line["throttle_ms"]) for line in lines) / 1000
+    return sum(float(line[what]) for line in lines)
 
 
 def test_what_a_plan_says_is_what_the_proxy_then_does(kafka1: LocalCluster, quotas: Quotas, tmp_path: Path) -> None:
@@ -53,8 +59,8 @@ def test_what_a_plan_says_is_what_the_proxy_then_does(kafka1: LocalCluster, quot
         f"    - client_id: planned-small\n      cluster_producer_byte_rate: {RATE}\n"
     )
     with ProxyProcess(tmp_path / "proxy", kafka1.bootstrap_servers, dict(SETTINGS)) as proxy:
-        for client, amount in (("planned", ENOUGH * RATE), ("planned-small", RATE)):
-            produce_much(proxy.bootstrap, "planned-in", client, amount)
+        wrote = produce_much(proxy.bootstrap, "planned-in", "planned", ENOUGH * RATE)
+        produce_much(proxy.bootstrap, "planned-in", "planned-small", RATE)
         wait_until(lambda: any(line.get("client_id") == "planned-small" for line in proxy.usage()), "the usage to be logged")
         assert not throttled(proxy, "planned")
 
@@ -62,7 +68,8 @@ def test_what_a_plan_says_is_what_the_proxy_then_does(kafka1: LocalCluster, quot
         assert made.exit_code == 2, made.output
         assert "| user ANONYMOUS, client-id planned |" in made.output
         told = json.loads(plan.read_text())["replayed"]["held_back"]
-        assert [(one["owner"], one["line"], one["times"]) for one in told] == [("user ANONYMOUS, client-id planned", 4, 1)]
+        assert [(one["owner"], one["line"]) for one in told] == [("user ANONYMOUS, client-id planned", 4)]
+        assert told[0]["times"] >= 1, "more where a busy machine let it pause"
         hurt = quotas(proxy, "plan", file, "--logs", proxy.logs, "--format", "json")
         assert (hurt.exit_code, json.loads(hurt.output)["hurt"]) == (3, ["user ANONYMOUS, client-id planned"])
 
@@ -81,7 +88,8 @@ def test_what_a_plan_says_is_what_the_proxy_then_does(kafka1: LocalCluster, quot
         took = produce_much(proxy.bootstrap, "planned-in", "planned", ENOUGH * RATE)
         produce_much(proxy.bootstrap, "planned-in", "planned-small", RATE)
     seconds = throttled(proxy, "planned")
-    assert told[0]["seconds"] == pytest.approx(seconds, abs=0.1 * seconds + late(took, seconds))
+    least, most = seconds * 0.9 - wrote, seconds * 1.1 + late(took, seconds)  # what it wrote slowly when it had no limit was less
+    assert least <= told[0]["seconds"] <= most
     assert not throttled(proxy, "planned-small")
 
 
@@ -126,10 +134,10 @@ def test_what_was_observed_first_comes_into_force_unless_it_hurts_somebody_else(
             """Plan these limits, and observe them for a second in which this client, if any, writes what is too much for them."""
             file.write_text(f"quotas: {{entities: [{limits}]}}")
             assert quotas(proxy, "plan", file, "--out", plan).exit_code == 2
-            assert quotas(proxy, "apply", plan, "--observe-first", "1s", "--logs", logs).exit_code == 4
+            assert quotas(proxy, "apply", plan, "--observe-first", "1h", "--logs", logs).exit_code == 4
             if client_id is not None:
                 produce_much(proxy.bootstrap, "planned-in", client_id, 100_000)
-                wait_until(lambda: any(line.get("client_id") == client_id for line in proxy.usage()), "the usage to be logged")
+                wait_until(lambda: counted(proxy, client_id, "record_bytes") >= 100_000, "all of the usage to be logged")
             return quotas(proxy, "apply", plan, "--observe-first", "1s", "--logs", logs, "--wait")
 
         hurts = observed("{client_id: <default>, cluster_producer_byte_rate: 2000}", "bystander")

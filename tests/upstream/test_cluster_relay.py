@@ -84,9 +84,10 @@ def test_other_questions_are_asked_by_themselves() -> None:
     asking(work)
 
 
-@pytest.mark.parametrize(("age", "looks"), [(0.0, 2), (AGE, 1)])
+@pytest.mark.parametrize(("age", "looks"), [(0.0, 2), (60.0, 1)])
 def test_an_answer_is_no_older_than_the_question_unless_it_may_be(age: float, looks: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster_relay, "JOIN", 0.0)
+    monkeypatch.setattr(cluster_relay, "AGE", 60.0)
 
     async def work(broker: Describing, clients: list[RelayedClient]) -> None:
         async with asyncio.TaskGroup() as asked:

@@ -38,7 +38,7 @@ def reach(server: ssl.SSLContext | None, tls: UpstreamTls | None, host: str = "1
         context = None if tls is None else client_context(tls)
         async with house(server) as here:
             reader = asyncio.StreamReader()
-            transport, _ = await Upstream(5.0, lambda: context).connect(
+            transport, _ = await Upstream(60.0, lambda: context).connect(
                 lambda: asyncio.StreamReaderProtocol(reader), HostPort(host, here.port)
             )
             transport.write(b"hello")

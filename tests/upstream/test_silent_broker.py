@@ -6,6 +6,7 @@ import asyncio
 import random
 import socket
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 from aiokafka import AIOKafkaConsumer
@@ -13,7 +14,7 @@ from aiokafka import AIOKafkaConsumer
 from localkafka import LocalCluster
 from proxy.config.units import HostPort
 from proxy.upstream.broker_client import BrokerClient
-from proxy.upstream.connector import Upstream
+from proxy.upstream.connector import TopicError, Upstream
 from proxy.upstream.internal_topic import Description, InternalTopic, started
 from proxy.wire.metadata import Broker
 
@@ -65,7 +66,10 @@ def test_aiokafka_is_only_given_a_broker_that_has_answered(
 def test_a_silent_bootstrap_server_is_passed_over(kafka1: LocalCluster, silent: socket.socket) -> None:
     addresses = [HostPort("127.0.0.1", silent.getsockname()[1]), address_of(kafka1)]
 
-    async def use() -> Description:
-        return await InternalTopic(TOPIC, lambda: addresses, Upstream(1.0)).describe()
+    async def use(timeout: float) -> list[str]:
+        """Within which a broker on a busy machine may not answer either."""
+        with suppress(TopicError):
+            return (await InternalTopic(TOPIC, lambda: addresses, Upstream(timeout)).describe()).servers
+        return []
 
-    assert asyncio.run(use()).servers == [str(addresses[1])]
+    assert next(filter(None, (asyncio.run(use(timeout)) for timeout in (1.0, 5.0, 30.0)))) == [str(addresses[1])]

@@ -28,11 +28,11 @@ class Watched:
     def __init__(self, brokers: list[Describing], **stored: Any) -> None:
         self.brokers, self.now, self.log = brokers, 0.0, Recorder()
         settings = Settings.model_validate(
-            {"tenants": {"apps": APPS}, "quotas": {"stored_bytes": {"check_timeout": "1s", **stored}}}
+            {"tenants": {"apps": APPS}, "quotas": {"stored_bytes": stored}}
         )
         self.engine = Engine(limits_of(settings), murmur3)
         addresses = [broker.address for broker in brokers]
-        client = DirectClient(lambda: addresses, Upstream(5.0))
+        client = DirectClient(lambda: addresses, Upstream(60.0))
         self.watch = StoredBytesWatch(self.engine, settings.quotas.stored_bytes, client, cast(Any, self.log), lambda: self.now)
         self.holds(0, {"apps.a": [(0, 100), (1, 200)], "other": [(0, 5000)]})
 

@@ -178,12 +178,11 @@ def ends_mutes(a: Attacker) -> None:
             request_frame(*apis.METADATA, 3, "x", topics=[]),
         ]
         while a.going():
+            began = time.monotonic()  # before the mute begins, however late this process is told of the first answer
             connection.sock.sendall(b"".join(pipelined))
             a.tally.requests += len(pipelined)
             (throttle_ms,) = struct.unpack_from(">i", connection.frame(), 4)
-            began = time.monotonic()
             for _ in pipelined[1:]:
                 connection.frame()
-            # Half of it, as this process may be told of the first answer late.
             a.tally.gained += time.monotonic() - began < throttle_ms / 2000
             a.tally.muted += throttle_ms > 0
