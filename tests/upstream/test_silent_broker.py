@@ -66,10 +66,10 @@ def test_aiokafka_is_only_given_a_broker_that_has_answered(
 def test_a_silent_bootstrap_server_is_passed_over(kafka1: LocalCluster, silent: socket.socket) -> None:
     addresses = [HostPort("127.0.0.1", silent.getsockname()[1]), address_of(kafka1)]
 
-    async def use(timeout: float) -> list[str]:
+    async def use(seconds: float) -> list[str]:
         """Within which a broker on a busy machine may not answer either."""
         with suppress(TopicError):
-            return (await InternalTopic(TOPIC, lambda: addresses, Upstream(timeout)).describe()).servers
+            return (await InternalTopic(TOPIC, lambda: addresses, Upstream(seconds)).describe()).servers
         return []
 
-    assert next(filter(None, (asyncio.run(use(timeout)) for timeout in (1.0, 5.0, 30.0)))) == [str(addresses[1])]
+    assert next(filter(None, (asyncio.run(use(seconds)) for seconds in (1.0, 5.0, 30.0)))) == [str(addresses[1])]

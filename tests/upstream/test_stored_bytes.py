@@ -27,9 +27,7 @@ class Watched:
 
     def __init__(self, brokers: list[Describing], **stored: Any) -> None:
         self.brokers, self.now, self.log = brokers, 0.0, Recorder()
-        settings = Settings.model_validate(
-            {"tenants": {"apps": APPS}, "quotas": {"stored_bytes": stored}}
-        )
+        settings = Settings.model_validate({"tenants": {"apps": APPS}, "quotas": {"stored_bytes": stored}})
         self.engine = Engine(limits_of(settings), murmur3)
         addresses = [broker.address for broker in brokers]
         client = DirectClient(lambda: addresses, Upstream(60.0))
