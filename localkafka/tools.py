@@ -64,7 +64,7 @@ class ToolError(RuntimeError):
 
 
 def tool(
-    name: str, *arguments: str, version: str = DEFAULT_VERSION, stdin: str = "", timeout: float = 60.0, check: bool = False
+    name: str, *arguments: str, version: str = DEFAULT_VERSION, stdin: str = "", timeout: float = 180.0, check: bool = False
 ) -> subprocess.CompletedProcess[str]:
     """Run a tool as a user runs kafka-NAME.sh: `tool("topics", "--bootstrap-server", servers, "--list")`.
 
@@ -82,7 +82,7 @@ def run_java(
     version: str = DEFAULT_VERSION,
     streams: bool = False,
     stdin: str = "",
-    timeout: float = 60.0,
+    timeout: float = 180.0,
     check: bool = False,
 ) -> subprocess.CompletedProcess[str]:
     """Run one Java source file, whose class has the file's name, with Kafka's client (and all its other jars) on the class path,

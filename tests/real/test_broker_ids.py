@@ -106,8 +106,16 @@ def test_of_two_brokers_for_one_port_one_is_served_and_the_others_clients_are_re
 
 def reach_the_lowest_alone(far: LocalCluster, bootstrap: str) -> None:
     """Records for broker 101 are written, and those for others nowhere."""
-    wait_until(lambda: set(leaders(far.bootstrap_servers).values()) == set(IDS) or elect(far), "each broker to lead something")
-    lead = leaders(far.bootstrap_servers)
+
+    def known() -> dict[int, int] | None:
+        """The leaders, once each broker leads something and all know it."""
+        first, *others = (leaders(node.address) for node in far.brokers)
+        if set(first.values()) != set(IDS):
+            elect(far)
+            return None
+        return first if others == [first] * len(others) else None
+
+    lead = wait_until(known, "each broker to lead something")
     mine = {partition for partition, node_id in lead.items() if node_id == 101}
     assert set(sent(bootstrap, mine, 60).values()) == {None}
     assert set(sent(bootstrap, lead.keys() - mine, 3).values()) == {KafkaError._MSG_TIMED_OUT}

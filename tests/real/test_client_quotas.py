@@ -41,7 +41,7 @@ def settings() -> dict[str, object]:
     ]
     return {
         "upstream": {"sasl": login},
-        "quotas": {"admins": ["admin"], "dynamic": {}, "entities": entities},
+        "quotas": {"admins": ["admin"], "dynamic": {"start_timeout": "60s"}, "entities": entities},
         "reload": {"interval": "100ms"},
     }
 

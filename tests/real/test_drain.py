@@ -120,7 +120,7 @@ def begin_to_stop(proxy: ProxyProcess) -> None:
 
 
 def test_a_stop_lets_everybody_finish(kafka3: LocalCluster, tmp_path: Path, name: str) -> None:
-    with ProxyProcess(tmp_path, kafka3.bootstrap_servers) as proxy:
+    with ProxyProcess(tmp_path, kafka3.bootstrap_servers, {"limits": {"drain_timeout": "10m"}}) as proxy:
         broker = leader(kafka3, proxy, name)
         with clients(proxy.bootstrap, proxy.bootstrap, broker, broker) as (silent, idle, half, waiting):
             idle.send(API_VERSIONS).answer()
@@ -177,7 +177,7 @@ def refused(address: str) -> bool:
 
 def test_the_last_answer_reaches_a_slow_client_that_sends_on(kafka3: LocalCluster, tmp_path: Path, name: str) -> None:
     """A socket closed with something unread resets the connection, and what is on its way to the client is lost."""
-    with ProxyProcess(tmp_path, kafka3.bootstrap_servers) as proxy:
+    with ProxyProcess(tmp_path, kafka3.bootstrap_servers, {"limits": {"drain_timeout": "10m"}}) as proxy:
         broker = leader(kafka3, proxy, name)
         value = bytes(range(256)) * 3000
         put(kafka3, name, value, value, value)

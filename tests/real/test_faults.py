@@ -139,7 +139,7 @@ def test_garbage_closes_its_connection_with_one_line_and_nobody_else_notices(
 def test_a_request_above_the_limit_fails_its_producer_alone(kafka3: LocalCluster, tmp_path: Path, name: str) -> None:
     with ProxyProcess(tmp_path, kafka3.bootstrap_servers, {"limits": {"max_frame": "64KiB"}}) as proxy:
         errors: list[object] = []
-        producer = Producer({"bootstrap.servers": proxy.bootstrap, "message.timeout.ms": 3000, "retries": 1})
+        producer = Producer({"bootstrap.servers": proxy.bootstrap, "message.timeout.ms": 60_000, "retries": 1})
         producer.produce(name, bytes(100_000), on_delivery=lambda e, _: errors.append(e))
         producer.produce(name, b"small", on_delivery=lambda e, _: errors.append(e))
         producer.flush(90)

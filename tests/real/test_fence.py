@@ -135,10 +135,9 @@ def test_several_in_flight_of_a_new_producer_and_the_first_is_refused(
             set_total(proxy, total)
             wait_until(lambda: len(proxy.lines("settings applied")) == times, "the threshold to hold")
 
-        filler = RawProducer(proxy.bootstrap, topic, USER)
-        filler.deliver(1, [Batch(0, ["x" * FILLER])])
+        producer, filler = (RawProducer(proxy.bootstrap, topic, USER) for _ in range(2))
+        filler.deliver(1, [Batch(0, ["x" * FILLER])])  # of which eleven seconds know
         filler.close()
-        producer = RawProducer(proxy.bootstrap, topic, USER)
         batches = [Batch(i, [f"new {i}"]) for i in range(4)]
         hold(NONE, 1)
         producer.send(0, batches[0])

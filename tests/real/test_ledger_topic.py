@@ -22,7 +22,7 @@ from localkafka import LocalCluster
 from tests.real.proxies import ProxyProcess, shared_ports, wait_until
 from tests.real.steady import create
 from tests.real.tenancy import grant_ledger, upstream
-from tests.real.test_ledger import BATCH, produce, used_up
+from tests.real.test_ledger import BATCH, longer, produce, used_up
 
 pytestmark = pytest.mark.kafka
 
@@ -125,7 +125,8 @@ def test_a_broker_that_restarts_makes_nothing_count_twice_or_not_at_all(
         away = sum(len(proxy.lines("ledger is away")) for proxy in proxies)
         assert done <= most(took, silent=away * 2.0)
         assert [proxy.metric("ledger_restarts_total") for proxy in proxies] == [0] * PROXIES, "it has forgotten nothing"
-        wait_until(lambda: through(proxies, name, 0.5, (0, 1, 2)) >= BATCH, "the quota to let somebody go on")
+        seconds = longer(0.5)
+        wait_until(lambda: through(proxies, name, next(seconds), (0, 1, 2)) >= BATCH, "the quota to let somebody go on")
 
 
 def test_what_somebody_else_writes_is_skipped_and_counted(kafka3: LocalCluster, tmp_path: Path, name: str) -> None:
@@ -171,7 +172,7 @@ def test_a_topic_that_would_lose_amounts_is_not_used(
     producer.produce(name, b"of somebody", b"key", partition=0)
     assert producer.flush(90) == 0
     with ProxyProcess(tmp_path, kafka3.bootstrap_servers, settings_of(name)) as proxy:
-        assert said in proxy.wait_for("ledger topic is away")["reason"]
+        wait_until(lambda: any(said in line["reason"] for line in proxy.lines("ledger topic is away")), said)
         assert proxy.metric("ledger_up") == 0
 
 

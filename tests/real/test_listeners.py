@@ -361,7 +361,11 @@ def test_new_certificates_are_for_new_connections(kafka1: LocalCluster, authorit
         assert "`listen.tls.key_file`" in proxy.lines("settings refused")[-1]["reason"]
         assert served(proxy.bootstrap, authority) == old.der
 
-        for setting, file in {"cert_file": new.cert, "key_file": new.key, "client_ca_file": authority.file}.items():
+        for setting, file in {
+            "client_ca_file": authority.file,
+            "cert_file": new.cert,
+            "key_file": new.key,
+        }.items():  # the key is broken until then
             shutil.copy(file, tmp_path / "next")
             (tmp_path / "next").replace(mine[setting])
         changed(1, "settings applied")

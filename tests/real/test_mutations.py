@@ -100,7 +100,7 @@ def test_kafka_topics_alters_and_deletes_until_the_quota_says_no(limited: ProxyP
     refused = tool("topics", *how, "--delete")
     assert refused.returncode != 0
     assert f"The controller mutation quota of user {USER}, client-id little-1 is exceeded" in refused.stdout + refused.stderr
-    assert sizes(tenants3, name) == {f"{name}-0": 9}
+    wait_until(lambda: sizes(tenants3, name) == {f"{name}-0": 9}, "the broker that is asked to know the topic")
 
 
 def test_librdkafka_is_slowed_and_never_refused(limited: ProxyProcess, tenants3: LocalCluster, name: str) -> None:
@@ -196,7 +196,7 @@ def test_a_producer_and_a_consumer_create_no_topics_beyond_the_quota(
     producer = Producer(access(limited.bootstrap, **{"client.id": f"rich-{name}"}))
     producer.produce(f"{name}-allowed", b"x")
     assert producer.flush(90) == 0
-    assert f"{name}-allowed" in sizes(tenants3, name)
+    wait_until(lambda: f"{name}-allowed" in sizes(tenants3, name), "the broker that is asked to know the topic")
 
 
 # ---------------------------------------------------------------------- the token bucket
@@ -252,7 +252,7 @@ def test_a_token_bucket_accepts_and_tells_what_the_brokers_own_does(
             codes.append(sorted(int(t.error_code) for t in made.topics))
             waits.append(made.throttle_time.total_seconds())
     assert codes[0] == codes[1] == [0] * accepted + [REFUSED] * (6 - accepted)
-    assert waits[0] > 0.5
+    assert waits[0] + took[0] > 0.5, "what is told is less by the time that the answer took"
     assert abs(waits[0] - waits[1]) <= max(took)
 
 

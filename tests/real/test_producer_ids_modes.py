@@ -26,6 +26,8 @@ from tests.real.test_reload import Settings, applied, send_hup
 pytestmark = pytest.mark.kafka
 RECORDS = 10
 REFUSED = 19
+LIMIT = 300.0
+"""Seconds for clients that wait for a quota until the test raises it."""
 
 
 def settings_of(folder: Path, limit: int, max_throttle: str = "1s", **more: Any) -> Settings:
@@ -64,7 +66,7 @@ class Known:
             self.producer.produce(topic, value.encode(), on_delivery=self._done)
 
     def flush(self) -> None:
-        assert self.producer.flush(90) == 0
+        assert self.producer.flush(LIMIT) == 0
         self.producer.poll(0)
 
     def _done(self, error: KafkaError | None, _: Message) -> None:
@@ -83,7 +85,9 @@ def librdkafka(bootstrap: str, topic: str) -> str:
 
 
 def java(bootstrap: str, topic: str) -> str:
-    ran = run_java(Path(__file__).parent / "java" / "Late.java", bootstrap, topic, str(RECORDS), USER, USERS[USER], check=True)
+    ran = run_java(
+        Path(__file__).parent / "java" / "Late.java", bootstrap, topic, str(RECORDS), USER, USERS[USER], check=True, timeout=LIMIT
+    )
     return ran.stdout.strip().rpartition(" ")[0]
 
 
@@ -107,7 +111,7 @@ def kafka_python(bootstrap: str, topic: str) -> str:
     producer = KafkaProducer(bootstrap_servers=bootstrap, enable_idempotence=True, batch_size=0, **PYTHON)
     try:
         sent = [producer.send(topic, str(i).encode()) for i in range(RECORDS)]
-        producer.flush(60)
+        producer.flush(LIMIT)
         failed = [it.exception for it in sent if it.failed()]
         return f"{sum(it.succeeded() for it in sent)} {failed}"
     finally:
@@ -187,7 +191,7 @@ def test_known_producers_go_on_and_new_ones_wait_for_room_and_lose_nothing(
             settings.write(raised(settings, 100))
             send_hup(proxy)
             applied(proxy)
-            assert [one.result(90) for one in late] == [DONE] * len(CLIENTS)
+            assert [one.result(LIMIT) for one in late] == [DONE] * len(CLIENTS)
         assert proxy.metric("producer_ids_tokens", user=USER) == 100 - 2 - len(CLIENTS)
     for client in CLIENTS:
         assert written(tenants1, f"{name}-{client.__name__}") == [str(i) for i in range(RECORDS)], client.__name__
@@ -196,7 +200,7 @@ def test_known_producers_go_on_and_new_ones_wait_for_room_and_lose_nothing(
 def commit(client: Known, topic: str) -> None:
     client.producer.begin_transaction()
     client.send(topic, "committed")
-    client.producer.commit_transaction(30)
+    client.producer.commit_transaction(90)
 
 
 def test_throttled_newcomers_are_late_and_see_no_error(tenants1: LocalCluster, name: str, tmp_path: Path) -> None:

@@ -162,7 +162,7 @@ def stage(kafka: LocalCluster, name: str, folder: Path, mode: str) -> Iterator[S
     settings = {
         "quotas": thresholds(MANY, mode, meter="ewma"),
         "reload": {"interval": "0s"},
-        "limits": {"max_throttle": "300ms"},
+        "limits": {"max_throttle": "1s" if mode == "throttle" else "300ms"},  # of which clients are told what is left
         "upstream": upstream(),
     }
     with ProxyProcess(folder / "proxy", kafka.bootstrap_servers, settings) as proxy:
@@ -245,8 +245,8 @@ def test_no_answers_wanted_the_connection_is_closed_behind_what_goes_on(tenants1
     }
     with ProxyProcess(tmp_path, tenants1.bootstrap_servers, settings) as proxy:
         at = Stage(proxy, tenants1, name)
-        full = at.topic("full")
         make_topic(tenants1.bootstrap_servers, free, 2, USER)
+        full = at.topic("full")  # for eleven seconds
 
         def part(topic: str, value: bytes) -> dict[str, Any]:
             return {"name": topic, "partition_data": [{"index": 0, "records": record_batch(value)}]}

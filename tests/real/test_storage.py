@@ -7,6 +7,7 @@ import asyncio
 import json
 import logging
 import threading
+import time
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -164,10 +165,10 @@ def read_in_order(bootstrap: str, topic: str, partitions: int = PARTITIONS) -> d
         if high > low:
             left[n] = high
     consumer.assign([TopicPartition(topic, n, 0) for n in left])
+    deadline = time.monotonic() + 180
     while left:
-        messages = consumer.consume(1000, 5.0)
-        assert messages, f"partitions {left} cannot be read to their ends"
-        for message in messages:
+        assert time.monotonic() < deadline, f"partitions {left} cannot be read to their ends"
+        for message in consumer.consume(1000, 0.2):
             assert message.error() is None, message.error()
             name, number = (message.value() or b"").decode().split()
             found[name, message.partition() or 0].append(int(number))
@@ -310,7 +311,7 @@ class Transaction:
         self._problem: Exception | None = None
         more = {"transactional.id": topic, "error_cb": lambda _: None, "log_level": 0}
         self._producer = Producer(access(bootstrap, **more))
-        self._producer.init_transactions(20)
+        self._producer.init_transactions(90)
         self._producer.begin_transaction()
         for partition in range(2):
             self._producer.produce(topic, b"t 0", partition=partition, on_delivery=self._told)
@@ -342,10 +343,10 @@ def read_committed(bootstrap: str, topic: str, records: int) -> list[tuple[int, 
     consumer = Consumer(access(bootstrap, **{"group.id": "nobody", "enable.auto.commit": False, "log_level": 0}))
     consumer.assign([TopicPartition(topic, n, 0) for n in range(2)])
     found: list[tuple[int, str]] = []
+    deadline = time.monotonic() + 90
     while len(found) < records:
-        messages = consumer.consume(records, 10.0)
-        assert messages, f"only {found} can be read"
-        found += [(message.partition() or 0, (message.value() or b"").decode()) for message in messages]
+        assert time.monotonic() < deadline, f"only {found} can be read"
+        found += [(message.partition() or 0, (message.value() or b"").decode()) for message in consumer.consume(records, 0.2)]
     consumer.close()
     return found
 

@@ -32,7 +32,7 @@ from tests.real.twins import ms
 LIMIT = 120.0
 HUNG = 0
 """The broker that hangs: the one that the proxy asks first."""
-QUICK = {"upstream": {"connect_timeout": "1s"}}
+QUICK = {"upstream": {"connect_timeout": "3s"}}
 RECORDS = 20
 
 

@@ -50,7 +50,7 @@ def test_a_limit_of_a_user_holds_for_all_workers_together(tenants3: LocalCluster
 
 def test_rates_of_connections_hold_for_all_workers_together(tenants3: LocalCluster, tmp_path: Path) -> None:
     """Of an address, before its login, and of a user."""
-    rate, burst, refusals, seconds = 5, 10, 50, 4
+    rate, burst, refusals, seconds = 2, 10, 20, 4
     quotas = {"connections": {"per_address": rate}}
     with workers(tenants3, tmp_path, quotas=quotas, upstream=upstream()) as proxy:
         began, served, refused = time.monotonic(), 0, 0
