@@ -66,7 +66,7 @@ def test_java_transactions_groups_of_all_protocols_and_pages(proxy: ProxyProcess
     """The same program, at the same time, directly and through the proxy: it prints the same."""
     with ThreadPoolExecutor(2) as pool:
         runs = [
-            pool.submit(run_java, JAVA / "Flows.java", address, f"{name}-{letter}", timeout=150.0)
+            pool.submit(run_java, JAVA / "Flows.java", address, f"{name}-{letter}", timeout=300.0)
             for letter, address in (("d", kafka3.bootstrap_servers), ("p", proxy.bootstrap))
         ]
         direct, through = (run.result() for run in runs)
@@ -78,6 +78,7 @@ def test_java_transactions_groups_of_all_protocols_and_pages(proxy: ProxyProcess
         "consumer group: [4, 2, 4]",
         "released 3",
         "pages: [4, 3]",
+        "groups: {-classic=Classic, -consumer=Consumer, -offsets=Classic, -share=Share}",
     ):
         assert line in through.stdout
 
