@@ -219,9 +219,8 @@ class Mutations(Workload):
         ).topics[0]
         self.no_error(made.error_code, "CreateTopics")
         self.expect((made.name, made.num_partitions), (name, 2), "what was created")
-        grown = self.ask(apis.CREATE_PARTITIONS, topics=[{"name": name, "count": 3, "assignments": None}], timeout=WITHIN).results[
-            0
-        ]
+        more = {"name": name, "count": 3, "assignments": None}
+        grown = self.ask(apis.CREATE_PARTITIONS, topics=[more], timeout=WITHIN).results[0]
         self.no_error(grown.error_code, "CreatePartitions")
         gone = self.ask(apis.DELETE_TOPICS, topics=[{"name": name}], timeout=WITHIN).responses[0]
         self.no_error(gone.error_code, "DeleteTopics")
