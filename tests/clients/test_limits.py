@@ -105,19 +105,23 @@ def test_connections_in_total_and_of_an_address() -> None:
 
 @pytest.mark.parametrize(
     ("said", "limit"),
-    [(b"", "first"), (ANNOUNCED, "first"), (frame(50) + ANNOUNCED, "request"), (frame(50) + ANNOUNCED + bytes(300_000), "request")],
+    [
+        (b"", "first_request_timeout"),
+        (ANNOUNCED, "first_request_timeout"),
+        (frame(50) + ANNOUNCED, "request_timeout"),
+        (frame(50) + ANNOUNCED + bytes(300_000), "request_timeout"),
+    ],
     ids=["nothing", "100 MiB announced", "announced after a request", "some of it sent"],
 )
 def test_half_requests_are_closed_in_time_and_the_broker_sees_nothing_of_them(said: bytes, limit: str) -> None:
     async def scene() -> None:
-        key = "first_request_timeout" if limit == "first" else "request_timeout"
-        async with proxied(limits={key: "300ms"}) as here:
+        async with proxied(limits={limit: "300ms"}) as here:
             clients = [await here.client() for _ in range(20)]
             for client in clients:
                 client.writer.write(said)
             for client in clients:
                 await client.end()
-            assert here.hits(key) == 20
+            assert here.hits(limit) == 20
             (line,) = here.log.find("limit reached", action="closed")
             assert line["client"] in {client.address for client in clients}
             whole = frame(50) if said.startswith(frame(50)) else b""

@@ -55,8 +55,7 @@ def addresses(server: str) -> dict[int, str]:
 def all_know(cluster: LocalCluster) -> None:
     """Where everybody is. A broker that a busy machine holds up for seconds is away for a moment."""
     everybody = {number: broker.address for number, broker in enumerate(cluster.brokers)}
-    told = lambda: [addresses(broker.address) for broker in cluster.brokers]  # noqa: E731
-    wait_until(lambda: told() == [everybody] * len(everybody), "all brokers to know all of them")
+    wait_until(lambda: all(addresses(address) == everybody for address in everybody.values()), "all brokers to know all of them")
 
 
 def test_one_broker_takes_and_gives_records(kafka1: LocalCluster) -> None:

@@ -120,6 +120,10 @@ class ProxyProcess:
         assert isinstance(found, dict), f"the proxy ended: {self.stderr}"
         return found
 
+    def wait_for_reason(self, event: str, text: str) -> None:
+        """A line with this event whose reason has this text. A busy broker may be another reason before."""
+        wait_until(lambda: any(text in line["reason"] for line in self.lines(event)), f"the event {event!r} as {text!r}")
+
     def lines(self, event: str, **fields: Any) -> list[dict[str, Any]]:
         """All lines with this event and these fields."""
         return [line for line in list(self.events) if line["event"] == event and fields.items() <= line.items()]

@@ -172,7 +172,7 @@ def test_a_topic_that_would_lose_amounts_is_not_used(
     producer.produce(name, b"of somebody", b"key", partition=0)
     assert producer.flush(90) == 0
     with ProxyProcess(tmp_path, kafka3.bootstrap_servers, settings_of(name)) as proxy:
-        wait_until(lambda: any(said in line["reason"] for line in proxy.lines("ledger topic is away")), said)
+        proxy.wait_for_reason("ledger topic is away", said)
         assert proxy.metric("ledger_up") == 0
 
 

@@ -156,17 +156,12 @@ def test_a_topic_that_is_there_is_taken_as_it_is(kafka1: LocalCluster, tmp_path:
     assert [line["seq"] for line in lines_of(kafka1, name)] == sorted(line["seq"] for line in proxy.usage())
 
 
-def away(proxy: ProxyProcess, reason: str) -> None:
-    """Wait until the log says so. A busy broker may be another reason before."""
-    wait_until(lambda: any(reason in line["reason"] for line in proxy.lines("usage log topic is away")), reason)
-
-
 def test_a_topic_that_would_lose_lines_is_not_used(kafka1: LocalCluster, tmp_path: Path, name: str) -> None:
     """Compacted, it would keep the last line of each proxy. The proxy serves clients, and goes on once the topic is mended."""
     admin = AdminClient({"bootstrap.servers": kafka1.bootstrap_servers})
     admin.create_topics([NewTopic(name, 1, 1, config={"cleanup.policy": "compact"})])[name].result(90)
     with proxy_of(tmp_path, kafka1, name) as proxy:
-        away(proxy, "its cleanup.policy is compact")
+        proxy.wait_for_reason("usage log topic is away", "its cleanup.policy is compact")
         traffic(proxy)
         op = ConfigEntry("cleanup.policy", "delete", incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=[op])
@@ -192,7 +187,7 @@ def test_rights_that_are_missing_keep_no_client_waiting(tmp_path: Path, name: st
         LocalCluster(1, sasl=users, properties=authorizer, jvm_flags=QUICK_START) as kafka,
         ProxyProcess(tmp_path, kafka.bootstrap_servers, settings) as proxy,
     ):
-        away(proxy, "cannot be created")
+        proxy.wait_for_reason("usage log topic is away", "cannot be created")
         through = AdminClient({"bootstrap.servers": proxy.bootstrap, **login})
         assert through.list_topics(timeout=90).brokers
         rights = (AclOperation.CREATE, AclOperation.DESCRIBE, AclOperation.WRITE)

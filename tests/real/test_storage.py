@@ -19,9 +19,9 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from localkafka import LocalCluster, run_java, tool
+from tests.real import steady
 from tests.real.proxies import ProxyProcess, wait_until
-from tests.real.steady import watermarks
-from tests.real.tenancy import PYTHON, USER, USERS, access, java_properties, upstream
+from tests.real.tenancy import LOGIN, PYTHON, USER, USERS, access, java_properties, upstream
 from tests.real.volumes import MIB, Gauge, Volumes, can_mount, small_cluster
 
 pytestmark = pytest.mark.kafka
@@ -157,24 +157,10 @@ class JavaFlood:
 
 def read_in_order(bootstrap: str, topic: str, partitions: int = PARTITIONS) -> dict[tuple[str, int], list[int]]:
     """(producer, partition) to the numbers of its records as they stand there."""
-    consumer = Consumer(access(bootstrap, **{"group.id": "nobody", "enable.auto.commit": False, "log_level": 0}))
     found: dict[tuple[str, int], list[int]] = defaultdict(list)
-    left = {}
-    for n in range(partitions):
-        low, high = watermarks(consumer, topic, n)
-        if high > low:
-            left[n] = high
-    consumer.assign([TopicPartition(topic, n, 0) for n in left])
-    deadline = time.monotonic() + 180
-    while left:
-        assert time.monotonic() < deadline, f"partitions {left} cannot be read to their ends"
-        for message in consumer.consume(1000, 0.2):
-            assert message.error() is None, message.error()
-            name, number = (message.value() or b"").decode().split()
-            found[name, message.partition() or 0].append(int(number))
-            if (message.offset() or 0) + 1 >= left.get(message.partition() or 0, 0):
-                left.pop(message.partition() or 0, None)
-    consumer.close()
+    for partition, values in enumerate(steady.read_in_order(bootstrap, topic, partitions, "read_committed", **LOGIN)):
+        for name, number in map(str.split, values):
+            found[name, partition].append(int(number))
     return found
 
 
