@@ -1,5 +1,5 @@
-"""The Redis or Valkey of the ledger: how to reach it, and the script that keeps the sums. In: batches. Out: answers; `StoreError`
-with what is wrong in words. redis-py is imported only where a Redis is configured.
+"""The Redis or Valkey of the ledger: how to reach it, and the scripts that keep sums and events. In: batches.
+Out: answers; `StoreError` with what is wrong in words. redis-py is imported only where a Redis is configured.
 
 Keys begin with `{namespace/1/shard}`, so that a shard stands on one node of a cluster; 1 is the version of what they hold:
 
@@ -14,9 +14,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import itertools
 import secrets
 import ssl
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from redis.asyncio import Redis
@@ -94,7 +95,14 @@ for i = 4, #KEYS do
 end
 return {generation, 1, number, proxies, table.concat(totals, ' '), levels}
 """
-_SHA: Final = hashlib.sha1(SCRIPT.encode()).hexdigest()  # noqa: S324
+
+APPEND: Final = """
+redis.call('XADD', KEYS[1], 'MAXLEN', '~', ARGV[1], '*', unpack(ARGV, 3))
+if redis.call('TTL', KEYS[1]) < 0 then
+  redis.call('EXPIRE', KEYS[1], ARGV[2])
+end
+"""
+"""A script, so that a stream whose first proxy ends at once is forgotten, too."""
 
 
 class _Credentials(CredentialProvider):
@@ -137,14 +145,10 @@ class RedisStore:
         for change in update.changes:
             level = "?" if change.fresh else "" if change.level is None else change.level
             arguments += (change.delta, int(change.keep * 1000), level)
-        try:
-            found = await self.ask("evalsha", _SHA, len(keys), *keys, *arguments)
-        except NoScriptError:
-            found = await self.ask("eval", SCRIPT, len(keys), *keys, *arguments)
-        return _read(found)
+        return _read(await self._do(SCRIPT, keys, arguments))
 
     async def append_event(self, fields: Mapping[str, str]) -> None:
-        await self.ask("xadd", self._stream, dict(fields), maxlen=MAX_EVENTS, approximate=True)
+        await self._do(APPEND, [self._stream], [MAX_EVENTS, GENERATION_KEPT, *itertools.chain.from_iterable(fields.items())])
 
     async def read_events(self, after: str, limit: int, wait: float) -> list[Entry]:
         found = await self.ask("xread", {self._stream: after}, count=limit, block=int(wait * 1000) or None)
@@ -160,6 +164,14 @@ class RedisStore:
     async def time(self) -> float:
         seconds, micros = await self.ask("time")
         return int(seconds) + int(micros) / 1e6
+
+    async def _do(self, script: str, keys: Sequence[str], arguments: Sequence[str | int | float]) -> Any:
+        """Run a script, and hand it over only where Redis does not have it yet."""
+        digest = hashlib.sha1(script.encode()).hexdigest()  # noqa: S324
+        try:
+            return await self.ask("evalsha", digest, len(keys), *keys, *arguments)
+        except NoScriptError:
+            return await self.ask("eval", script, len(keys), *keys, *arguments)
 
     async def ask(self, command: str, *arguments: Any, **more: Any) -> Any:
         """A command by its name in redis-py. `StoreError` when it failed, or when its outcome is unknown."""

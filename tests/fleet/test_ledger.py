@@ -136,8 +136,13 @@ def test_keys_are_of_one_version_and_expire(redis: RedisServer) -> None:
                 for total in b"5", b"10":
                     a.charge(5)
                     await until(lambda total=total: totals() == {"k/producer_byte_rate/alice/-/-": total})  # type: ignore[misc]
+            client.delete("{here/1/0}:events")
+            ends_at_once = redis_store(a.settings, "b")(10.0)
+            await ends_at_once.append_event({"e": "[]"})
+            await ends_at_once.close()
 
         run(test)
+        assert client.xlen("{here/1/0}:events") == 1
         for key in client.scan_iter():
             assert key.startswith(b"{here/1/")
             assert 0 < client.ttl(key) <= 7 * 86400, key
