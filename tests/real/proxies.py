@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import select
 import socket
 import subprocess
 import sys
+import termios
 import threading
 import time
 import urllib.request
@@ -64,6 +67,8 @@ class ProxyProcess:
         self._config.write_text(yaml.safe_dump(data))
         self._wait_ready, self._program, self._options = wait_ready, program, options
         self.events: list[dict[str, Any]] = []
+        self._begun = b""  # a line that has no end yet
+        self._reading = threading.Lock()
         self.stderr = ""
 
     def __enter__(self) -> Self:
@@ -125,7 +130,8 @@ class ProxyProcess:
         wait_until(lambda: any(text in line["reason"] for line in self.lines(event)), f"the event {event!r} as {text!r}")
 
     def lines(self, event: str, **fields: Any) -> list[dict[str, Any]]:
-        """All lines with this event and these fields."""
+        """All lines with this event and these fields, of those that the proxy has written up to now."""
+        wait_until(self._read_all, "its lines to be read")
         return [line for line in list(self.events) if line["event"] == event and fields.items() <= line.items()]
 
     def get(self, path: str) -> tuple[int, str]:
@@ -160,13 +166,30 @@ class ProxyProcess:
 
     def _read_events(self) -> None:
         assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self.events.append(json.loads(line))
+        pipe, waiting = self.process.stdout.fileno(), select.poll()
+        waiting.register(pipe)
+        data = b"."
+        while data:
+            waiting.poll()
+            with self._reading:
+                data = os.read(pipe, 1 << 16)
+                *whole, self._begun = (self._begun + data).split(b"\n")
+                self.events += map(json.loads, whole)
+
+    def _read_all(self) -> bool:
+        """Whether nothing waits in the pipe or is read now."""
+        reader, pipe = self._threads[0], self.process.stdout
+        with self._reading:
+            return not reader.is_alive() or pipe is None or not (self._begun or _waiting_bytes(pipe.fileno()))
 
     def _read_errors(self) -> None:
         assert self.process.stderr is not None
         for line in self.process.stderr:
             self.stderr += line
+
+
+def _waiting_bytes(pipe: int) -> int:
+    return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
 
 
 RANGES = 120

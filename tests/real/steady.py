@@ -7,7 +7,7 @@ import itertools
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Any, Self
 
@@ -107,17 +107,17 @@ def create(bootstrap: str, topic: str, partitions: int = 6) -> None:
     admin.create_topics([NewTopic(topic, partitions, 3, config=settings)])[topic].result(90)
 
 
-def read_all(bootstrap: str, topic: str, partitions: int = 6) -> Counter[str]:
-    """How often each value stands in a topic."""
-    return Counter(value for value, _, _ in _read(bootstrap, topic, partitions))
+def read_all(bootstrap: str, topic: str, partitions: int = 6, expected: Iterable[str] = ()) -> Counter[str]:
+    """How often each value stands in a topic. `expected`: as of `read_in_order`."""
+    return Counter(value for value, _, _ in _read(bootstrap, topic, partitions, expected))
 
 
-def read_by_leader(bootstrap: str, topic: str, partitions: int = 6) -> Counter[str]:
+def read_by_leader(bootstrap: str, topic: str, partitions: int = 6, expected: Iterable[str] = ()) -> Counter[str]:
     """How often each value was written under the same leader. A leader that is replaced answers what waits for replicas
     with an error although the records may survive; a producer without idempotence then writes them to the next leader, with
     or without a proxy."""
     found: Counter[str] = Counter()
-    for (value, _, _), count in Counter(_read(bootstrap, topic, partitions)).items():
+    for (value, _, _), count in Counter(_read(bootstrap, topic, partitions, expected)).items():
         found[value] = max(count, found[value])
     return found
 
@@ -138,19 +138,35 @@ def watermarks(consumer: Consumer, topic: str, partition: int) -> tuple[int, int
 
 
 def read_in_order(
-    bootstrap: str, topic: str, partitions: int = 6, isolation: str = "read_uncommitted", **more: Any
+    bootstrap: str,
+    topic: str,
+    partitions: int = 6,
+    isolation: str = "read_uncommitted",
+    expected: Iterable[str] = (),
+    **more: Any,
 ) -> list[list[str]]:
-    """The values of each partition, up to its present end. There must be no open transaction. `more`: settings, such as a login."""
+    """The values of each partition, up to its present end. There must be no open transaction. `more`: settings, such as a login.
+
+    A leader that stood still until it was replaced may tell an end that is not the end any more. So the topic is read again, for
+    90 s, until the `expected` values are there."""
     found: list[list[str]] = [[] for _ in range(partitions)]
-    for value, partition, _ in _read(bootstrap, topic, partitions, isolation, **more):
+    for value, partition, _ in _read(bootstrap, topic, partitions, expected, isolation, **more):
         found[partition].append(value)
     return found
 
 
 def _read(
-    bootstrap: str, topic: str, partitions: int, isolation: str = "read_uncommitted", **more: Any
-) -> Iterator[tuple[str, int, int | None]]:
+    bootstrap: str, topic: str, partitions: int, expected: Iterable[str], isolation: str = "read_uncommitted", **more: Any
+) -> list[tuple[str, int, int | None]]:
     """Each value with its partition and the leader epoch in which it was written (KIP-101)."""
+    wanted, deadline = set(expected), time.monotonic() + 90
+    while True:
+        found = list(_read_once(bootstrap, topic, partitions, isolation, **more))
+        if wanted <= {value for value, _, _ in found} or time.monotonic() > deadline:
+            return found
+
+
+def _read_once(bootstrap: str, topic: str, partitions: int, isolation: str, **more: Any) -> Iterator[tuple[str, int, int | None]]:
     settings = {"group.id": "nobody", "enable.auto.commit": False, "isolation.level": isolation, "enable.partition.eof": True}
     consumer = Consumer({"bootstrap.servers": bootstrap, "log_level": 0, "auto.offset.reset": "error", **settings, **more})
     try:

@@ -135,7 +135,7 @@ def test_who_floods_a_slow_broker_is_told_a_throttle_time_others_are_not_and_the
             writers.written(user, 3)
         writers.stop()
         wait_until(lambda: proxy.metric("overload_limited", broker="0") == 0, "the broker to be let go")
-        assert proxy.lines("broker no longer overloaded", broker=0)
+        proxy.wait_for("broker no longer overloaded", broker=0)
         with logged_in(writers.address, FLOOD) as connection:
             assert write(connection, LARGE) == 0
     assert not any(any(writers.told[user]) for user in LITTLE)

@@ -85,7 +85,8 @@ def test_clients_reach_all_and_one_stops_under_load(kafka3: LocalCluster, author
         )
         assert stays.metric("client_connections") > 8
         stack.close()
-        found, by_leader = read_all(kafka3.bootstrap_servers, name), read_by_leader(kafka3.bootstrap_servers, name)
+        acknowledged = [value for producer in producers for value in producer.acknowledged]
+        found, by_leader = (read(kafka3.bootstrap_servers, name, expected=acknowledged) for read in (read_all, read_by_leader))
         for kind, producer in zip(("idempotent", "plain") * 4, producers, strict=True):
             assert (producer.failed, producer.unsent) == ([], 0)
             written = found if kind == "idempotent" else by_leader

@@ -113,7 +113,7 @@ def test_nothing_is_lost_and_no_client_fails(pair: Pair, kafka3: LocalCluster, t
         assert not proxy.lines("drain timeout")
         assert not [line for line in proxy.events if line["level"] in ("error", "critical") and line["event"] not in SLOW]
         assert not [line for line in proxy.usage() if line["type"] == "gap"]
-    found, by_leader = read_all(kafka3.bootstrap_servers, name), read_by_leader(kafka3.bootstrap_servers, name)
+    found, by_leader = (read(kafka3.bootstrap_servers, name, expected=acknowledged) for read in (read_all, read_by_leader))
     for key, producer in producers.items():
         assert not producer.failed, key
         assert not producer.unsent, key

@@ -213,7 +213,8 @@ def test_a_worker_that_is_killed_under_load_costs_no_record(kafka3: LocalCluster
         assert done <= RATE * (BURST + took + 0.5 + kills * 0.1) + 4 * 3 * BATCH, "a worker that is killed forgets 10 ms"
         stack.close()
         for kind, topic in topics.items():
-            verify(kind, producers[kind], read_in_order(kafka3.bootstrap_servers, topic))
+            acknowledged = [value for producer in producers[kind] for value in producer.acknowledged]
+            verify(kind, producers[kind], read_in_order(kafka3.bootstrap_servers, topic, expected=acknowledged))
         assert [line["exit_code"] for line in proxy.lines("worker ended")] == [-signal.SIGKILL] * kills
         sent = {kind: sum(len(it.acknowledged) for it in some) for kind, some in producers.items()}
         print(f"{kills} kills in {took:.0f} s; acknowledged {sent}; {done / RATE / (BURST + took):.3f} of the quota")
