@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import hashlib
 import itertools
 import secrets
@@ -167,9 +168,8 @@ class RedisStore:
 
     async def _do(self, script: str, keys: Sequence[str], arguments: Sequence[str | int | float]) -> Any:
         """Run a script, and hand it over only where Redis does not have it yet."""
-        digest = hashlib.sha1(script.encode()).hexdigest()  # noqa: S324
         try:
-            return await self.ask("evalsha", digest, len(keys), *keys, *arguments)
+            return await self.ask("evalsha", _digest(script), len(keys), *keys, *arguments)
         except NoScriptError:
             return await self.ask("eval", script, len(keys), *keys, *arguments)
 
@@ -199,6 +199,12 @@ class RedisStore:
             with contextlib.suppress(Exception):  # it is of no more use, whatever it says
                 async with asyncio.timeout(1):
                     await client.aclose()
+
+
+@functools.cache
+def _digest(script: str) -> str:
+    """The name of a script in Redis."""
+    return hashlib.sha1(script.encode()).hexdigest()  # noqa: S324
 
 
 def _stop_if_cancelled() -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import select
 import socket
 import subprocess
 import sys
-import termios
 import threading
 import time
 import urllib.request
@@ -166,11 +164,9 @@ class ProxyProcess:
 
     def _read_events(self) -> None:
         assert self.process.stdout is not None
-        pipe, waiting = self.process.stdout.fileno(), select.poll()
-        waiting.register(pipe)
-        data = b"."
+        pipe, data = self.process.stdout.fileno(), b"."
         while data:
-            waiting.poll()
+            _readable(pipe)
             with self._reading:
                 data = os.read(pipe, 1 << 16)
                 *whole, self._begun = (self._begun + data).split(b"\n")
@@ -180,7 +176,7 @@ class ProxyProcess:
         """Whether nothing waits in the pipe or is read now."""
         reader, pipe = self._threads[0], self.process.stdout
         with self._reading:
-            return not reader.is_alive() or pipe is None or not (self._begun or _waiting_bytes(pipe.fileno()))
+            return not reader.is_alive() or pipe is None or not (self._begun or _readable(pipe.fileno(), 0))
 
     def _read_errors(self) -> None:
         assert self.process.stderr is not None
@@ -188,8 +184,11 @@ class ProxyProcess:
             self.stderr += line
 
 
-def _waiting_bytes(pipe: int) -> int:
-    return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
+def _readable(pipe: int, limit: float | None = None) -> bool:
+    """Whether there is something to read, or its end, after so many milliseconds at most."""
+    poll = select.poll()
+    poll.register(pipe, select.POLLIN)
+    return bool(poll.poll(limit))
 
 
 RANGES = 120

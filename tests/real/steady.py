@@ -109,17 +109,20 @@ def create(bootstrap: str, topic: str, partitions: int = 6) -> None:
 
 def read_all(bootstrap: str, topic: str, partitions: int = 6, expected: Iterable[str] = ()) -> Counter[str]:
     """How often each value stands in a topic. `expected`: as of `read_in_order`."""
-    return Counter(value for value, _, _ in _read(bootstrap, topic, partitions, expected))
+    return count_values(bootstrap, topic, partitions, expected)[0]
 
 
-def read_by_leader(bootstrap: str, topic: str, partitions: int = 6, expected: Iterable[str] = ()) -> Counter[str]:
-    """How often each value was written under the same leader. A leader that is replaced answers what waits for replicas
-    with an error although the records may survive; a producer without idempotence then writes them to the next leader, with
-    or without a proxy."""
-    found: Counter[str] = Counter()
-    for (value, _, _), count in Counter(_read(bootstrap, topic, partitions, expected)).items():
-        found[value] = max(count, found[value])
-    return found
+def count_values(
+    bootstrap: str, topic: str, partitions: int = 6, expected: Iterable[str] = ()
+) -> tuple[Counter[str], Counter[str]]:
+    """How often each value stands in a topic, and how often it was written under the same leader. A leader that is replaced answers
+    what waits for replicas with an error although the records may survive; a producer without idempotence then writes them to the
+    next leader, with or without a proxy."""
+    records = _read(bootstrap, topic, partitions, expected)
+    by_leader: Counter[str] = Counter()
+    for (value, _, _), count in Counter(records).items():
+        by_leader[value] = max(count, by_leader[value])
+    return Counter(value for value, _, _ in records), by_leader
 
 
 def watermarks(consumer: Consumer, topic: str, partition: int) -> tuple[int, int]:

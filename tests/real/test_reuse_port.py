@@ -16,7 +16,7 @@ from tests.certs import Authority
 from tests.real.proxies import ProxyProcess, shared_ports, wait_until
 from tests.real.raw import connect
 from tests.real.secured import raw_tls
-from tests.real.steady import SteadyProducer, create, read_all, read_by_leader
+from tests.real.steady import SteadyProducer, count_values, create
 from tests.real.test_faults import serve
 
 pytestmark = pytest.mark.kafka
@@ -86,7 +86,7 @@ def test_clients_reach_all_and_one_stops_under_load(kafka3: LocalCluster, author
         assert stays.metric("client_connections") > 8
         stack.close()
         acknowledged = [value for producer in producers for value in producer.acknowledged]
-        found, by_leader = (read(kafka3.bootstrap_servers, name, expected=acknowledged) for read in (read_all, read_by_leader))
+        found, by_leader = count_values(kafka3.bootstrap_servers, name, expected=acknowledged)
         for kind, producer in zip(("idempotent", "plain") * 4, producers, strict=True):
             assert (producer.failed, producer.unsent) == ([], 0)
             written = found if kind == "idempotent" else by_leader

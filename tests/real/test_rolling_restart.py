@@ -12,7 +12,7 @@ import pytest
 
 from localkafka import LocalCluster, run_java
 from tests.real.proxies import ProxyProcess, shared_ports, wait_until
-from tests.real.steady import SteadyConsumer, SteadyProducer, create, read_all, read_by_leader
+from tests.real.steady import SteadyConsumer, SteadyProducer, count_values, create
 
 pytestmark = pytest.mark.kafka
 
@@ -113,7 +113,7 @@ def test_nothing_is_lost_and_no_client_fails(pair: Pair, kafka3: LocalCluster, t
         assert not proxy.lines("drain timeout")
         assert not [line for line in proxy.events if line["level"] in ("error", "critical") and line["event"] not in SLOW]
         assert not [line for line in proxy.usage() if line["type"] == "gap"]
-    found, by_leader = (read(kafka3.bootstrap_servers, name, expected=acknowledged) for read in (read_all, read_by_leader))
+    found, by_leader = count_values(kafka3.bootstrap_servers, name, expected=acknowledged)
     for key, producer in producers.items():
         assert not producer.failed, key
         assert not producer.unsent, key
