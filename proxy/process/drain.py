@@ -4,13 +4,15 @@ to drain; it ends when none is left, or there is no more time."""
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
 from proxy.clients.connection import ClientConnection, Shared
 from proxy.clients.listeners import ClientListener
+from proxy.observe.lines import api_name
+from proxy.session.session import State
 
 POLL: Final = 0.05
 """Seconds between two looks at what is left while connections drain."""
@@ -26,6 +28,14 @@ async def drain(shared: Shared, listeners: Sequence[ClientListener], within: flo
     with suppress(TimeoutError):
         async with asyncio.timeout(within):
             await _drain(shared, listeners, within, hurry)
+
+
+def waits_for(shared: Shared) -> Counter[str]:
+    """What connections that are left wait for → how many: an answer, by the API's name, or what `State` says."""
+    sessions = [connection.session for connection in shared.connections if connection.session.state is not State.CLOSED]
+    return Counter(
+        found.value if isinstance(found, State) else api_name(found) for found in (session.waits_for for session in sessions)
+    )
 
 
 async def _drain(shared: Shared, listeners: Sequence[ClientListener], within: float, hurry: asyncio.Event) -> None:

@@ -39,7 +39,7 @@ from proxy.observe.volumes import VolumeLog
 from proxy.pieces import in_pieces
 from proxy.process.alone import Alone
 from proxy.process.bounds import set_bounds
-from proxy.process.drain import drain
+from proxy.process.drain import drain, waits_for
 from proxy.process.gauges import gauges_of
 from proxy.process.ledger_topic import make_follower
 from proxy.process.live_state import member_of, sources_of, state_of
@@ -54,7 +54,6 @@ from proxy.session.budget import Budget, Census
 from proxy.session.plans import Handlers
 from proxy.session.port import Services
 from proxy.session.presence import Presence
-from proxy.session.session import State
 from proxy.supervise import Supervisor, Work
 from proxy.tls import UPSTREAM, certificate_ends, contexts_of, watched_files
 from proxy.upstream.cluster_client import ClusterClient, DirectClient
@@ -372,9 +371,14 @@ class Proxy:
         for listener in self.listeners:
             listener.close()
         await drain(self.shared, self.listeners, self._drain_timeout, hurry)
-        unanswered = sum(connection.session.state is not State.CLOSED for connection in self.shared.connections)
+        unanswered = waits_for(self.shared)
         if unanswered:
-            self._log.warning("drain timeout", connections=unanswered, detail="their answers are not waited for")
+            self._log.warning(
+                "drain timeout",
+                connections=unanswered.total(),
+                waited_for=dict(unanswered),
+                detail="their answers are not waited for",
+            )
         for listener in self.listeners:
             listener.abandon()
         for connection in list(self.shared.connections):

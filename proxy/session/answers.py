@@ -126,6 +126,11 @@ class Answers:
         return self._due + bool(self._left) + (self._work is not None)
 
     @property
+    def due_next(self) -> int | None:
+        """The API of the answer that is due next; None where none is due, or one has begun."""
+        return None if self._first is None else self._first.counted_in.key.api_key
+
+    @property
     def held(self) -> int:
         """Bytes of a response that is held until it is whole, of answers of the proxy that wait for their turn, and of what was
         read and not looked at."""

@@ -200,6 +200,12 @@ class Session:
         return self._current is not None or bool(self._cutter.unread)
 
     @property
+    def waits_for(self) -> int | State:
+        """What keeps it from its end: the API whose answer is due next, else why no request is looked at."""
+        due = self._answers.due_next
+        return self.state if due is None else due
+
+    @property
     def payer(self) -> str:
         """The principal whose memory this connection takes; `STRANGERS` before it is let in."""
         return self.client.user if self.client.let_in else STRANGERS
@@ -388,6 +394,8 @@ class Session:
         if self._ended or self._draining or self.state is State.CLOSED:
             return
         self._draining = True
+        if self.state is State.OPEN and self._over:
+            return  # in its next turn: what is missing of a request may have been read, and was not looked at
         half_there = self._waiting or self._cutter.waiting
         if self.state in (State.NEW, State.OPEN) or (self.state is State.MUTED and not half_there):
             self._read_the_last()

@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kio.index import load_request_schema
 
 from localkafka import LocalCluster
+from proxy.session.session import State
 from proxy.wire.kio_bridge import encode_request
 from tests.real.proxies import ProxyProcess, wait_until
 from tests.real.raw import connect, make
@@ -206,7 +207,9 @@ def test_after_the_drain_timeout_the_rest_is_closed(kafka3: LocalCluster, tmp_pa
                 except ConnectionResetError:
                     pass
             assert proxy.process.wait(LIMIT) == 0
-        assert proxy.wait_for("drain timeout")["connections"] == 2
+        said = proxy.wait_for("drain timeout")
+        assert said["connections"] == 2
+        assert said["waited_for"] == {"Fetch": 1, State.LAST.value: 1}
         proxy.wait_for("stopped")
 
 

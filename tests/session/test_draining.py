@@ -2,8 +2,10 @@
 
 import pytest
 
-from proxy.session.session import State
+from proxy.session.session import AT_ONCE, State
+from proxy.wire.frames import HEADER_ROOM
 from tests.apis.topic_frames import BEAT, HEARTBEAT, create
+from tests.messages import batch, produce
 from tests.support import byte_by_byte, split
 
 
@@ -138,3 +140,23 @@ def test_draining_twice_is_draining_once(world):
     d.session.drain()
     assert (d.to_broker, d.to_client) == (HEARTBEAT, BEAT)
     assert d.port.closes == 1
+
+
+def test_a_request_whose_rest_was_read_behind_the_turn_is_answered(world):
+    """A busy connection keeps what it reads for its next turn: the proxy must not wait for what is there already."""
+    d = world().dialogue()
+    d.port.out_of_time = True
+    d.client(HEARTBEAT * (2 * AT_ONCE))
+    assert d.to_broker == HEARTBEAT * AT_ONCE
+    frame = produce(7, 1, batch(size=2 * HEADER_ROOM))
+    begun, rest = split(frame, HEADER_ROOM + 100)
+    d.turn()
+    assert d.to_broker == HEARTBEAT * AT_ONCE
+    d.client(begun)
+    assert d.session.state is State.OPEN
+    d.turn()
+    d.client(rest)
+    d.session.drain()
+    d.turn()
+    assert d.to_broker == frame
+    assert not d.port.reading
