@@ -394,10 +394,9 @@ class Session:
         if self._ended or self._draining or self.state is State.CLOSED:
             return
         self._draining = True
-        if self.state is State.OPEN and self._over:
-            return  # in its next turn: what is missing of a request may have been read, and was not looked at
-        half_there = self._waiting or self._cutter.waiting
-        if self.state in (State.NEW, State.OPEN) or (self.state is State.MUTED and not half_there):
+        if self._waiting:
+            return  # what was read comes first, and what is missing of a request may be in it; `_go_on_looking` reads the last
+        if self.state in (State.NEW, State.OPEN) or (self.state is State.MUTED and not self._cutter.waiting):
             self._read_the_last()
 
     @property

@@ -185,7 +185,7 @@ class ProxyProcess:
 
 
 def _readable(pipe: int, limit: float | None = None) -> bool:
-    """Whether there is something to read, or its end, after so many milliseconds at most."""
+    """Whether a pipe has something to read, or has ended. Waits for that, `limit` milliseconds at most; None: without end."""
     poll = select.poll()
     poll.register(pipe, select.POLLIN)
     return bool(poll.poll(limit))
