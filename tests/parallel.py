@@ -1,7 +1,8 @@
 """How tests are shared out to several workers of pytest-xdist (`make test`). In: the tests of a run. Out: which worker runs which,
 and in which order.
 
-The tests of a file stay together, as its fixtures are shared by them; so do files that share a Spark session.
+The tests of a file stay together, as its fixtures are shared by them; so do files that share a Spark session. Only where what they
+share is made in a moment, and they take minutes, tests of one file are units of their own (`PARTS`).
 What takes longest comes first. Files that share a cluster come one after the other in the same worker, as long as there are
 others for the other workers, so that each cluster is started once and ends early (`tests/cluster_pool.py`). So do files whose tests
 mostly wait: else several workers wait at the same time, and nobody uses the processors. Nothing depends on it: in any other order,
@@ -14,6 +15,7 @@ import importlib
 import os
 import re
 import warnings
+from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,9 @@ SPARK = "spark"
 TOGETHER = {SPARK: ("tests/reports/", "tests/example/test_report.py", "tests/chart/test_entrypoint.py")}
 """Name → the beginnings of paths. They are a unit, as a file is otherwise. The demo, with a Spark of its own for a moment, is none
 of Spark's: a unit that takes too long is the one that all others wait for in the end."""
+
+PARTS = {"tests/chart/test_api_server.py": 2}
+"""Files → how many units their tests are dealt to, in turn."""
 
 CLUSTERS = ("kafka1", "kafka3", "tenants1", "tenants3", "secure_kafka")
 """Fixtures that several files share."""
@@ -77,6 +82,8 @@ SECONDS = {
     "tests/quota/test_fleet.py": 7,
     "tests/loadtest/test_scenario.py": 7,
     "tests/contracts/test_make_venv.py": 7,
+    "tests/chart/test_api_server.py": 70,
+    "tests/chart/test_controller.py": 50,
     "tests/chart/": 7,
     "tests/fuzz/": 5,
     "tests/": 3,
@@ -102,6 +109,11 @@ def unit_of(path: str) -> str:
     return next((name for name, starts in TOGETHER.items() if path.startswith(starts)), path)
 
 
+def part_of(path: str, number: int) -> str:
+    """The unit of the `number`th test of a file (from 0)."""
+    return f"{unit_of(path)}::{number % PARTS[path]}" if path in PARTS else unit_of(path)
+
+
 def seconds_of(unit: str) -> int:
     return next(seconds for start, seconds in SECONDS.items() if unit.startswith(start))
 
@@ -119,7 +131,7 @@ def needs_of(unit: str, root: Path) -> frozenset[str]:
     """What one worker at a time has, as long as there is something else to do: clusters, and the time for waiting."""
     if unit in TOGETHER:
         return frozenset()
-    return clusters_of((root / unit).read_text()) | ({WAITING} if unit in MOSTLY_WAIT else set())
+    return clusters_of((root / unit.partition("::")[0]).read_text()) | ({WAITING} if unit in MOSTLY_WAIT else set())
 
 
 def choose(left: dict[str, frozenset[str]], own: frozenset[str], taken: frozenset[str]) -> str:
@@ -142,13 +154,17 @@ def scheduler(config: pytest.Config, log: Any) -> Any:
             super().__init__(config, log)
             self._needs: dict[str, frozenset[str]] = {}
             self._own: dict[Any, frozenset[str]] = {}
+            self._units: dict[str, str] = {}
+            self._seen: Counter[str] = Counter()
 
         def _split_scope(self, nodeid: str) -> str:
-            path = nodeid.split("::", 1)[0]
-            unit = unit_of(path)
-            if unit not in self._needs:
-                self._needs[unit] = needs_of(unit, config.rootpath)
-            return unit
+            if nodeid not in self._units:
+                path = nodeid.split("::", 1)[0]
+                self._units[nodeid] = unit = part_of(path, self._seen[path])
+                self._seen[path] += 1
+                if unit not in self._needs:
+                    self._needs[unit] = needs_of(unit, config.rootpath)
+            return self._units[nodeid]
 
         def remove_node(self, node: Any) -> str | None:
             """A worker has ended. If it crashed, others get its units, but none that is done: who has nothing to run reports

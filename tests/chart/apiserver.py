@@ -166,3 +166,9 @@ class ApiServer:
 
     def apply(self, *manifests: dict[str, Any]) -> None:
         self.kubectl("apply", "--server-side", "--filename=-", stdin="---\n".join(yaml.safe_dump(item) for item in manifests))
+
+    def define(self, *files: Path) -> None:
+        """Custom resource definitions, which it knows from now on."""
+        names = [f"--filename={file}" for file in files]
+        self.kubectl("apply", "--server-side", *names)
+        self.kubectl("wait", "--for=condition=Established", "--timeout=60s", *names)

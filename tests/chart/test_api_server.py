@@ -22,6 +22,8 @@ PROGRAMS = ("etcd", "kube-apiserver", "kubectl")
 
 NO_CONTROLLERS = "--disable-admission-plugins=ServiceAccount"
 """It would wait for accounts that a controller makes."""
+QUICK = ("-n", NAMESPACE, "--no-hooks", "--disable-openapi-validation")
+"""Half of helm's time would go into fields, of which the API server itself is asked for every file."""
 
 
 @pytest.fixture(scope="module")
@@ -29,13 +31,7 @@ def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     programs = {name: need(request, name) for name in PROGRAMS}
     definitions = sorted(crds().glob("*.yaml"))
     with ApiServer(programs, tmp_path_factory.mktemp("server"), NO_CONTROLLERS) as server:
-        for file in definitions:
-            definition = yaml.safe_load(file.read_text())
-            # A group of Kubernetes's own wants to know who approved it.
-            definition["metadata"]["annotations"]["api-approved.kubernetes.io"] = "unapproved, for tests"
-            server.apply(definition)
-        kinds = [f"crd/{yaml.safe_load(file.read_text())['metadata']['name']}" for file in definitions]
-        server.kubectl("wait", "--for=condition=Established", "--timeout=60s", *kinds)
+        server.define(*definitions)
         server.kubectl("create", "namespace", NAMESPACE)
         restricted = [f"pod-security.kubernetes.io/{mode}=restricted" for mode in ("enforce", "warn", "audit")]
         server.kubectl("label", "namespace", NAMESPACE, *restricted)
@@ -55,7 +51,7 @@ def installer3(request: pytest.FixtureRequest, server: ApiServer, tmp_path_facto
 @pytest.fixture
 def installed(installer: Helm, values: Path) -> Iterator[Path]:
     """A release of these values, which is gone afterwards."""
-    said = installer.run("install", RELEASE, str(CHART), "-n", NAMESPACE, "--no-hooks", "--values", str(values))
+    said = installer.run("install", RELEASE, str(CHART), *QUICK, "--values", str(values))
     assert "violate PodSecurity" not in said
     for listener in notes(values):
         assert f"bootstrap.servers={listener}" in said
@@ -128,7 +124,7 @@ def test_a_release_lives(server: ApiServer, installer: Helm, installed: Path) ->
     installer.run("uninstall", RELEASE, "-n", NAMESPACE)
     kinds = {item["kind"] for item in wanted}
     selector = f"--selector=app.kubernetes.io/instance={RELEASE},app.kubernetes.io/managed-by=Helm"
-    left = [item for kind in sorted(kinds) for item in server.get(kind.lower(), "-n", NAMESPACE, selector)]
+    left = server.get(",".join(sorted(kinds)).lower(), "-n", NAMESPACE, selector)
     assert [item["kind"] for item in left if "deletionTimestamp" not in item["metadata"]] == [
         item["kind"] for item in wanted if item["kind"] == "PersistentVolumeClaim"
     ]
@@ -154,7 +150,7 @@ def test_a_release_of_helm_3_lives_and_goes_on_with_helm_4(server: ApiServer, in
 
 
 def upgrade(installer: Helm, values: Path, change: Manifest) -> None:
-    arguments = ("upgrade", RELEASE, str(CHART), "-n", NAMESPACE, "--no-hooks", "--values", str(values), "--values", "-")
+    arguments = ("upgrade", RELEASE, str(CHART), *QUICK, "--values", str(values), "--values", "-")
     installer.run(*arguments, stdin=yaml.safe_dump(change))
 
 

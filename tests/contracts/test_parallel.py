@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests import conftest
-from tests.parallel import CLUSTERS, MOSTLY_WAIT, SECONDS, SPARK, TOGETHER, WAITING, choose, clusters_of, needs_of, unit_of
+from tests.parallel import CLUSTERS, MOSTLY_WAIT, PARTS, SECONDS, SPARK, TOGETHER, WAITING, choose, clusters_of, needs_of, unit_of
 from tests.real import conftest as real
 
 ROOT = Path(__file__).parents[2]
@@ -68,6 +68,13 @@ def test_a_file_needs_its_clusters_and_one_that_mostly_waits_the_time_for_it() -
     assert needs_of(LONG, ROOT) == clusters_of((ROOT / LONG).read_text()) != NOBODYS
 
 
+def run_pytest(folder: Path, workers: int, *options: str) -> subprocess.CompletedProcess[str]:
+    """Run the tests in a folder that is none of this project's."""
+    command = [sys.executable, "-m", "pytest", "-n", str(workers), "-p", "no:cacheprovider", *options]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False)
+
+
 ASKS = """
 import pathlib
 import pytest
@@ -118,18 +125,34 @@ def test_a_cluster_ends_before_a_file_that_does_not_ask_for_it(tmp_path: Path, w
     (tmp_path / "conftest.py").write_text(POOLS)
     for file, names in {"test_a": ["kafka1"], "test_b": ["kafka1", "kafka3"], "test_c": ["kafka3"]}.items():
         (tmp_path / f"{file}.py").write_text(ASKS.format(names=names))
-    command = [sys.executable, "-m", "pytest", "-n", str(workers), "-p", "no:cacheprovider", "--dist", "load"]
-    run = subprocess.run(
-        command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=120, check=False
-    )
+    run = run_pytest(tmp_path, workers, "--dist", "load")
     assert run.returncode == 0, run.stdout
     lines = (tmp_path / "said").read_text().splitlines()
     assert lines[: len(said)] == said
     assert sorted(lines[len(said) :]) == ([] if workers else ["kafka1 ends", "kafka3 ends"])
 
 
+TWO_PARTS = """
+import os, pathlib, pytest
+
+@pytest.mark.parametrize("number", range(8))
+def test_it(number):
+    with pathlib.Path(os.environ["PYTEST_XDIST_WORKER"]).open("a") as ran:
+        ran.write(f"{number}\\n")
+"""
+
+
+def test_tests_of_one_file_are_dealt_to_workers_where_that_is_said(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text(f"{SHARES_OUT}\nparallel.PARTS['tests/test_a.py'] = 2\n")
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "test_a.py").write_text(TWO_PARTS)
+    run = run_pytest(tmp_path, 2)
+    assert run.returncode == 0, run.stdout
+    assert sorted((tmp_path / f"gw{worker}").read_text().split() for worker in (0, 1)) == [list("0246"), list("1357")]
+
+
 def test_all_that_is_named_is_there() -> None:
-    for path in chain(*TOGETHER.values(), MOSTLY_WAIT, (start for start in SECONDS if start != SPARK)):
+    for path in chain(*TOGETHER.values(), MOSTLY_WAIT, PARTS, (start for start in SECONDS if start != SPARK)):
         assert (ROOT / path).exists(), path
 
 
@@ -160,8 +183,5 @@ def test_a_run_ends_although_a_worker_crashed(tmp_path: Path, workers: int, pass
     (tmp_path / "tests" / "test_a.py").write_text(CRASHES_ONCE)
     for number in range(passing):
         (tmp_path / "tests" / f"test_b{number}.py").write_text(PASSES)
-    command = [sys.executable, "-m", "pytest", "-n", str(workers), "-p", "no:cacheprovider", "-v"]
-    run = subprocess.run(
-        command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=120, check=False
-    )
+    run = run_pytest(tmp_path, workers, "-v")
     assert f"1 failed, {2 * (passing + 1)} passed" in run.stdout, run.stdout

@@ -49,17 +49,8 @@ def node(outside: Outside, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     programs = {name: tool(name) for name in (*CONTROL, *NODE_TOOLS)}
     with outside, Node(programs, tmp_path_factory.mktemp("n")) as node:
         node.load([archive("pause"), archive("proxy"), archive("report")])
-        define_routes(node)
+        node.server.define(*crds().glob("*_tlsroutes.yaml"))
         yield node
-
-
-def define_routes(node: Node) -> None:
-    """The cluster knows the TLSRoute of the Gateway API."""
-    (file,) = crds().glob("*_tlsroutes.yaml")
-    definition = yaml.safe_load(file.read_text())
-    definition["metadata"]["annotations"]["api-approved.kubernetes.io"] = "unapproved, for tests"
-    node.server.apply(definition)
-    node.server.kubectl("wait", "--for=condition=Established", "--timeout=60s", f"crd/{definition['metadata']['name']}")
 
 
 @pytest.fixture(scope="session")
