@@ -11,7 +11,20 @@ from pathlib import Path
 import pytest
 
 from tests import conftest
-from tests.parallel import CLUSTERS, MOSTLY_WAIT, PARTS, SECONDS, SPARK, TOGETHER, WAITING, choose, clusters_of, needs_of, unit_of
+from tests.parallel import (
+    CLUSTERS,
+    KAFKA,
+    MOSTLY_WAIT,
+    PARTS,
+    SECONDS,
+    SPARK,
+    TOGETHER,
+    WAITING,
+    choose,
+    clusters_of,
+    needs_of,
+    unit_of,
+)
 from tests.real import conftest as real
 
 ROOT = Path(__file__).parents[2]
@@ -26,23 +39,43 @@ def needing(**needs: str) -> dict[str, frozenset[str]]:
 
 
 @pytest.mark.parametrize(
-    ("left", "own", "taken", "chosen"),
+    ("left", "own", "others", "chosen"),
     [
-        (needing(brief="", long="", middle=""), "", "", LONG),
-        (needing(brief="", long="kafka3", middle="kafka1"), "", "", LONG),
-        (needing(brief="", long="kafka3", middle="kafka1"), "", "kafka3", MIDDLE),
-        (needing(brief="", long="kafka3", middle="kafka1"), "", "kafka3 kafka1", BRIEF),
-        (needing(brief="", long="kafka3", middle="kafka1"), "kafka1", "kafka3 kafka1", MIDDLE),
-        (needing(long="kafka3 kafka1", middle="kafka1"), "kafka1", "kafka3 kafka1", MIDDLE),
-        (needing(long="kafka3", middle="kafka1"), "", "kafka3 kafka1", LONG),
-        (needing(brief="kafka1", long="", middle="kafka3"), "kafka1", "kafka1", BRIEF),
-        (needing(long="", middle="kafka3"), "kafka1", "kafka1", LONG),
+        (needing(brief="", long="", middle=""), "", [""], LONG),
+        (needing(brief="", long="kafka3", middle="kafka1"), "", [""], LONG),
+        (needing(brief="", long="kafka3", middle="kafka1"), "kafka1", ["kafka3"], MIDDLE),
+        (needing(brief="kafka1", long="", middle="kafka3"), "kafka1", [""], BRIEF),
+        (needing(long="", middle="kafka3"), "kafka1", [""], LONG),
+        (needing(brief="kafka1", long="kafka3 kafka1", middle="kafka1"), "", [""], MIDDLE),
+        (needing(brief="kafka3", long="", middle="kafka3"), "", ["", "", ""], LONG),
     ],
 )
 def test_files_of_a_cluster_come_one_after_the_other_and_the_longest_first(
-    left: dict[str, frozenset[str]], own: str, taken: str, chosen: str
+    left: dict[str, frozenset[str]], own: str, others: list[str], chosen: str
 ) -> None:
-    assert choose(left, frozenset(own.split()), frozenset(taken.split())) == chosen
+    assert choose(left, frozenset(own.split()), [frozenset(it.split()) for it in others]) == chosen
+
+
+CLIENTS, MUTATIONS, RATES = (f"tests/real/test_{name}.py" for name in ("clients", "mutations", "rates"))
+KAFKA3 = frozenset({"kafka3"})
+
+
+@pytest.mark.parametrize(
+    ("left", "chosen"),
+    [
+        ({CLIENTS: KAFKA3, MUTATIONS: NOBODYS, RATES: NOBODYS}, MUTATIONS),
+        ({CLIENTS: KAFKA3, MUTATIONS: KAFKA3, RATES: NOBODYS}, CLIENTS),
+    ],
+)
+def test_a_second_worker_gets_a_cluster_where_the_first_would_be_the_last_to_end(
+    left: dict[str, frozenset[str]], chosen: str
+) -> None:
+    assert choose(left, NOBODYS, [KAFKA3]) == chosen
+
+
+def test_many_files_of_a_cluster_come_before_a_longer_one() -> None:
+    """Together they take longest."""
+    assert choose({LONG: NOBODYS, CLIENTS: KAFKA3, MUTATIONS: KAFKA3, RATES: KAFKA3}, NOBODYS, [NOBODYS]) == CLIENTS
 
 
 def test_what_needs_spark_is_one_unit() -> None:
@@ -66,6 +99,13 @@ def test_a_file_needs_its_clusters_and_one_that_mostly_waits_the_time_for_it() -
     assert needs_of("tests/clients/test_limits.py", ROOT) == {WAITING}
     assert needs_of("tests/clients/test_tls.py", ROOT) == needs_of(SPARK, ROOT) == NOBODYS
     assert needs_of(LONG, ROOT) == clusters_of((ROOT / LONG).read_text()) != NOBODYS
+    assert needs_of(str(Path(__file__).relative_to(ROOT)), ROOT) == NOBODYS, "it names them only"
+
+
+def test_what_needs_a_cluster_is_marked() -> None:
+    for path in sorted(ROOT.glob("tests/**/test_*.py")):
+        text = path.read_text()
+        assert not clusters_of(text) or KAFKA in text or path == Path(__file__), path
 
 
 def run_pytest(folder: Path, workers: int, *options: str) -> subprocess.CompletedProcess[str]:

@@ -19,6 +19,8 @@ from tests.real.raw import connect
 from tests.real.steady import create
 from tests.real.tenancy import LOGIN
 
+pytestmark = pytest.mark.kafka
+
 IDS = (101, 201, 301)
 
 
