@@ -13,7 +13,7 @@ import os
 from collections import defaultdict
 from collections.abc import Generator
 from contextlib import suppress
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from typing import Any
 
 import pytest
@@ -25,6 +25,8 @@ SHOWN = 60
 """Rows of a table at most."""
 
 
+MOST = 1 << 16
+"""Bytes of a file that are read: the kernel's are shorter."""
 TICK = os.sysconf("SC_CLK_TCK")
 """of which a second has so many"""
 
@@ -41,11 +43,17 @@ def used(pid: int | None = None) -> float:
 
 
 def _read(path: str) -> str:
-    """Empty where the process or the thread has ended."""
+    """Empty where the process or the thread has ended. Without `Path`: it would be half of what measuring takes."""
     try:
-        return Path(path).read_text()
+        file = os.open(path, os.O_RDONLY)
     except OSError:
         return ""
+    try:
+        return os.read(file, MOST).decode()
+    except OSError:
+        return ""
+    finally:
+        os.close(file)
 
 
 class CpuReport:

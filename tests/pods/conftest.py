@@ -49,7 +49,7 @@ def node(outside: Outside, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     programs = {name: tool(name) for name in (*CONTROL, *NODE_TOOLS)}
     with outside, Node(programs, tmp_path_factory.mktemp("n")) as node:
         node.load([archive("pause"), archive("proxy"), archive("report")])
-        node.server.define(*crds().glob("*_tlsroutes.yaml"))
+        node.server.define(*crds().glob("*_tlsroutes.json"))
         yield node
 
 
