@@ -32,7 +32,7 @@ from typing import Any
 import yaml
 
 from localkafka.jars import cache_dir
-from tests.real.go_programs import QUICK_BUILD
+from tests.real.go_programs import BUILD_ENVIRONMENT, QUICK_BUILD
 
 GO = Path(__file__).parent / "go"
 KUBERNETES = "1.37"
@@ -126,7 +126,7 @@ def _from_go(name: str) -> Path:
     def make(file: Path) -> None:
         quick = [QUICK_BUILD] if name in GO_TOOLS else []  # nodes run for minutes
         command = [str(go), "build", "-p", "2", *quick, "-tags", TAGS, "-ldflags", FLAGS, "-o", str(file), package]
-        _run(f"building {name}", command, cwd=module, env={**os.environ, "CGO_ENABLED": "0"})
+        _run(f"building {name}", command, cwd=module, env=os.environ | BUILD_ENVIRONMENT)
 
     return _once(found, make)
 

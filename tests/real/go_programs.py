@@ -15,6 +15,8 @@ from localkafka.jars import cache_dir, locked
 
 QUICK_BUILD = "-gcflags=all=-N -l -dwarf=false"
 """Optimises nothing and writes nothing for debuggers, which takes Go two thirds of the time: what tests run works for seconds."""
+BUILD_ENVIRONMENT = {"CGO_ENABLED": "0", "GOGC": "400"}
+"""Go collects its own garbage less often, which takes a tenth of its time."""
 LIMIT = 900.0
 """Seconds for a build, with its downloads."""
 
@@ -35,7 +37,7 @@ def go_program(folder: Path, package: str = ".") -> Path:
         if not made.exists():
             partial = made.with_name(f"{made.name}.partial")
             build = [go, "build", "-buildvcs=false", QUICK_BUILD, "-o", str(partial), package]
-            settings = os.environ | {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOFLAGS": "-mod=readonly"}
+            settings = os.environ | BUILD_ENVIRONMENT | {"GOTOOLCHAIN": "local", "GOFLAGS": "-mod=readonly"}
             ran = subprocess.run(build, cwd=folder, env=settings, capture_output=True, text=True, timeout=LIMIT, check=False)
             if ran.returncode:
                 pytest.skip(f"Go cannot build {folder.name}: {ran.stderr.strip()[-300:]}")
