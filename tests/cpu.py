@@ -86,7 +86,7 @@ class CpuReport:
                 self.files[report.nodeid.split("::")[0]] += value
                 self.tests[report.nodeid] += value
         if (worker := getattr(report, "worker_id", None)) is not None:
-            unit = unit_of(report.nodeid.split("::")[0])
+            unit = unit_of(report.nodeid)
             self.seconds[unit] += report.duration
             self.last[worker] = report.stop, unit
 

@@ -19,8 +19,10 @@ import warnings
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import pytest
 
@@ -30,7 +32,7 @@ TOGETHER = {SPARK: ("tests/reports/", "tests/example/test_report.py", "tests/cha
 of Spark's: a unit that takes too long is the one that all others wait for in the end."""
 
 PARTS = {"tests/chart/test_api_server.py": 2}
-"""Files → how many units their tests are dealt to, in turn."""
+"""Files → how many units their tests are dealt to, by their names."""
 
 KAFKA = "pytest.mark.kafka"
 """What stands in each file that needs a cluster."""
@@ -55,7 +57,7 @@ SECONDS = {
     "tests/real/test_ledger_topic.py": 80,
     "tests/real/test_storage.py": 75,
     "tests/real/test_clients.py": 75,
-    "tests/chart/test_api_server.py": 70,
+    "tests/chart/test_api_server.py": 105,
     "tests/real/test_client_quotas.py": 70,
     "tests/real/test_mutations.py": 60,
     "tests/localkafka/test_local_cluster.py": 55,
@@ -63,7 +65,7 @@ SECONDS = {
     "tests/real/test_confirmed_topics.py": 50,
     "tests/real/test_ledger.py": 50,
     "tests/real/test_tenants.py": 50,
-    "tests/chart/test_controller.py": 50,
+    "tests/chart/test_controller.py": 90,
     "tests/example/": 50,
     "tests/real/test_topic_rates.py": 47,
     "tests/real/test_upstream_faults.py": 47,
@@ -140,16 +142,15 @@ def import_own_part(root: Path, ignored: tuple[str, ...]) -> None:
             importlib.import_module(".".join(path.relative_to(root).with_suffix("").parts))
 
 
-def unit_of(path: str) -> str:
-    """What runs together with the tests of this file."""
+def unit_of(test: str) -> str:
+    """What runs together with this test. `test`: as pytest names it, or its file."""
+    path = test.partition("::")[0]
+    if (parts := PARTS.get(path)) is not None:
+        return f"{path}::{crc32(test.encode()) % parts}"
     return next((name for name, starts in TOGETHER.items() if path.startswith(starts)), path)
 
 
-def part_of(path: str, number: int) -> str:
-    """The unit of the `number`th test of a file (from 0)."""
-    return f"{unit_of(path)}::{number % PARTS[path]}" if path in PARTS else unit_of(path)
-
-
+@cache
 def seconds_of(unit: str) -> int:
     return next(seconds for start, seconds in SECONDS.items() if unit.startswith(start))
 
@@ -201,17 +202,12 @@ def scheduler(config: pytest.Config, log: Any) -> Any:
             super().__init__(config, log)
             self._needs: dict[str, frozenset[str]] = {}
             self._own: dict[Any, frozenset[str]] = {}
-            self._units: dict[str, str] = {}
-            self._seen: Counter[str] = Counter()
 
         def _split_scope(self, nodeid: str) -> str:
-            if nodeid not in self._units:
-                path = nodeid.split("::", 1)[0]
-                self._units[nodeid] = unit = part_of(path, self._seen[path])
-                self._seen[path] += 1
-                if unit not in self._needs:
-                    self._needs[unit] = needs_of(unit, config.rootpath)
-            return self._units[nodeid]
+            unit = unit_of(nodeid)
+            if unit not in self._needs:
+                self._needs[unit] = needs_of(unit, config.rootpath)
+            return unit
 
         def remove_node(self, node: Any) -> str | None:
             """A worker has ended. If it crashed, others get its units, but none that is done: who has nothing to run reports

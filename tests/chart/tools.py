@@ -57,12 +57,15 @@ NODE_TOOLS = {
 }
 """The same, for nodes on which pods run (`make test-pods`)."""
 CRDS = {
-    "cert-manager": ("deploy/crds", ["certificates"]),
-    "gateway-api": ("config/crd/standard", ["tlsroutes"]),
-    "prometheus-operator": ("example/prometheus-operator-crd", ["podmonitors", "prometheusrules", "servicemonitors"]),
-    "spark-operator": ("config/crd/bases", ["scheduledsparkapplications", "sparkapplications"]),
+    "github.com/cert-manager/cert-manager": ("deploy/crds", ["certificates"]),
+    "github.com/kubeflow/spark-operator/v2": ("config/crd/bases", ["scheduledsparkapplications", "sparkapplications"]),
+    "github.com/prometheus-operator/prometheus-operator": (
+        "example/prometheus-operator-crd",
+        ["podmonitors", "prometheusrules", "servicemonitors"],
+    ),
+    "sigs.k8s.io/gateway-api": ("config/crd/standard", ["tlsroutes"]),
 }
-"""Kinds that the chart writes: project → where its definitions are in its Go module (`go/crds` has the versions), and which."""
+"""Kinds that the chart writes: Go module (`go/crds` has its version) → where definitions are in it, and which."""
 DEBIAN = {"promtool": "prometheus", "prometheus": "prometheus", "etcd": "etcd-server"}
 LIMIT = 3000.0
 """Seconds for one command."""
@@ -92,11 +95,12 @@ def crds() -> Path:
         if (go := shutil.which("go")) is None:
             raise ToolMissing("Go fetches the custom resource definitions, and is not there; install Go")
         folder.mkdir()
-        for path, version in re.findall(r"^\t(\S+) (\S+)", (module / "go.mod").read_text(), re.MULTILINE):
-            place, kinds = next(found for project, found in CRDS.items() if project in path)
-            told = _run(f"downloading {path}", [go, "mod", "download", "-json", f"{path}@{version}"], cwd=module)
+        versions = dict(re.findall(r"^\t(\S+) (\S+)", (module / "go.mod").read_text(), re.MULTILINE))
+        for path, (place, kinds) in CRDS.items():
+            download = [go, "mod", "download", "-json", f"{path}@{versions[path]}"]
+            published = Path(json.loads(_run(f"downloading {path}", download, cwd=module))["Dir"]) / place
             for kind in kinds:
-                (file,) = (Path(json.loads(told)["Dir"]) / place).glob(f"*_{kind}.yaml")
+                (file,) = published.glob(f"*_{kind}.yaml")
                 definition = yaml.load(file.read_text(), Loader=yaml.CSafeLoader)
                 (folder / f"{file.stem}.json").write_text(json.dumps(_without_descriptions(definition)))
 
