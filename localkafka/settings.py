@@ -94,9 +94,10 @@ def cluster_properties(
         "log.cleaner.dedupe.buffer.size": 8 * 1024 * 1024,
         "auto.create.topics.enable": True,
         # So that brokers that have nothing to do take less of the machine: by default their controller writes something every half
-        # second, which all replicate, and each of their many threads looks for work three times a second.
+        # second, which all replicate, and each of their many threads looks for work three times a second. A replica of a new
+        # partition is read only when the reading of others ends: this is what its first record with acks=all waits for at most.
         "metadata.max.idle.interval.ms": 5000,
-        "replica.fetch.wait.max.ms": 5000,
+        "replica.fetch.wait.max.ms": 1000,
         "group.coordinator.threads": 1,
         "num.network.threads": 1,
         "num.io.threads": 3,

@@ -1,7 +1,7 @@
 """Forks drivers. It imports once what each of them needs, which is most of what a process takes to start.
 
 In: on standard input a socket; each message on it has the ends of two pipes, of which `drivers.py` has the others. Out: the id of a
-driver that reads from the one and writes to the other. It ends when the socket is closed."""
+driver that reads from the one and writes to the other. It ends when the socket is closed and its drivers have ended."""
 
 from __future__ import annotations
 
@@ -16,12 +16,14 @@ from loadtest.drive.process import drive
 
 def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that started this one handles Ctrl-C, for drivers as well
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for drivers: their ends are seen at their pipes
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # a driver's end is seen at its pipe: nobody waits for one of them
     gc.freeze()  # else each driver would copy this memory when it looks for garbage
     with socket.socket(fileno=os.dup(0)) as requests:
         while True:
             _, pipes, _, _ = socket.recv_fds(requests, 1, 2)
             if not pipes:
+                with suppress(ChildProcessError):
+                    os.wait()  # for all of them, as this process ignores SIGCHLD
                 return
             if (pid := os.fork()) == 0:
                 break

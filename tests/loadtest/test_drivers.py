@@ -24,3 +24,13 @@ def test_a_driver_ends_with_who_wants_it_and_is_not_had_from_a_process_that_has_
         each.answers.close()
     other.orders.close()
     assert capfd.readouterr() == ("", "")
+
+
+def test_who_wanted_drivers_goes_on_when_all_of_them_have_ended() -> None:
+    with drivers() as forks:
+        made = [forks.fork() for _ in range(5)]
+        for one in made:
+            one.orders.close()
+    assert not any(psutil.pid_exists(one.pid) for one in made)
+    for one in made:
+        one.answers.close()
