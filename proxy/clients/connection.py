@@ -132,8 +132,10 @@ class ClientConnection:
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         self._lost = self._ended = True
+        self._client_full = False  # what it sent may wait for answers, which are read now and forgotten
         self._charge_client(0)
         self.session.client_lost()
+        self._read_broker_or_not()
         self._leave()
 
     def cut_off(self) -> None:

@@ -17,7 +17,7 @@ from proxy.clients.listeners import ArrivedClient
 from proxy.session.session import Session
 from proxy.transport import TcpTransport
 from tests.certs import Authority
-from tests.clients.proxied import Broker, Here, frame, proxied, until
+from tests.clients.proxied import Broker, Here, Visit, answer, frame, proxied, until
 from tests.fleet.meeting import run
 
 MIB = 1 << 20
@@ -160,6 +160,28 @@ def test_who_says_nothing_for_long_is_closed() -> None:
             assert await client.end() == b""
             assert here.log.find("limit reached", limit="limits.idle_timeout", client=client.address, client_id="app")
             await here.alone()
+
+    run(scene())
+
+
+def test_of_a_client_that_goes_without_reading_what_it_sent_goes_on_and_nothing_stays() -> None:
+    """More than may be under way at once: the rest goes on when the broker has answered, for nobody."""
+    count = 16
+    broker = Broker()
+
+    def large(visit: Visit, request: bytes) -> None:
+        visit.transport.write(answer(4 * MIB, int.from_bytes(request[8:12], "big")))
+
+    broker.does = large
+
+    async def scene() -> None:
+        async with proxied(broker, limits={"memory_per_connection": "1MiB", "max_in_flight": 4}) as here:
+            client = await here.client()
+            client.writer.write(b"".join(frame(50, i + 1) for i in range(count)))
+            await until(lambda: here.hits("memory_per_connection") and here.hits("max_in_flight"))
+            client.writer.transport.abort()
+            await here.alone()
+            await until(lambda: broker.visit.requests == count)
 
     run(scene())
 
