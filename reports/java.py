@@ -7,6 +7,7 @@ long to start as that. So nothing here imports it. Left to others: the session (
 
 import json
 import os
+import re
 import shlex
 import signal
 import struct
@@ -65,6 +66,7 @@ _ADDRESS = "_PYSPARK_DRIVER_CONN_INFO_PATH"
 _ARENAS = "2"
 """Areas of memory of the C library. It would have eight for each core, and each keeps what one of Java's many threads once used."""
 _POLL = 0.01  # seconds
+_SAYS_LITTLE = re.compile(r"at |\.\.\.|[\d/]+ [\d:]+ (WARN|INFO) ")
 
 SUBMITTED = "PYSPARK_GATEWAY_PORT" in os.environ
 """Whether `spark-submit` runs this process, and has started a Java of its own for it."""
@@ -108,9 +110,9 @@ class Java:
         return (self.scratch / _LOG).read_text(errors="replace")
 
     def last_words(self) -> str:
-        """The last line of that which says something: not the frames of a stack."""
+        """The last line of that which says what went wrong: not the frames of a stack, nor what Spark warns of while it stops."""
         lines = (line.strip() for line in self.said().splitlines())
-        return next(reversed([line for line in lines if line and not line.startswith(("at ", "..."))]), "")
+        return next(reversed([line for line in lines if line and not _SAYS_LITTLE.match(line)]), "")
 
 
 @contextmanager

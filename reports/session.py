@@ -8,9 +8,10 @@ and its master, network and logging are its business. Left to others: its Java (
 import os
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 
 from py4j.protocol import Py4JError, Py4JNetworkError
+from pyspark import SparkContext
 from pyspark.errors import IllegalArgumentException, PySparkException, PySparkRuntimeError
 from pyspark.sql import SparkSession
 
@@ -107,6 +108,14 @@ def _explain(error: Exception, java: Java) -> None:
         raise ReportError(f"Spark ended before it was done: {java.last_words() or 'it was killed'}") from error
 
 
+def _forget_java() -> None:
+    """Java ends soon. Else py4j would go on telling it from a thread which objects are no longer used, and print a traceback."""
+    gateway, SparkContext._gateway, SparkContext._jvm = SparkContext._gateway, None, None
+    if gateway is not None:
+        with suppress(Py4JError, OSError):
+            gateway.shutdown()
+
+
 def _stop(session: SparkSession) -> None:
     try:
         session.stop()
@@ -131,8 +140,11 @@ def _start(java: Java, settings: Mapping[str, str]) -> SparkSession:
     try:
         session = builder.getOrCreate()
     except (PySparkRuntimeError, Py4JError, IllegalArgumentException) as error:
-        said = next((line for line in str(error).splitlines() if line.strip()), "")
-        raise ReportError(f"Spark did not start: {java.last_words() or said}") from error
+        reason = java.last_words() or next((line for line in str(error).splitlines() if line.strip()), "")
+        _forget_java()
+        if "INVALID_DRIVER_MEMORY" in java.said():
+            raise ReportError(f"Spark does not start with --memory {java.memory}: give it more, such as 2g") from error
+        raise ReportError(f"Spark did not start: {reason}") from error
     finally:
         for name in told:
             del os.environ[name]

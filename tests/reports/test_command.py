@@ -94,9 +94,18 @@ def test_a_driver_with_too_little_memory_is_one_clear_line_and_leaves_no_table(t
     write_sample(tmp_path / "logs", minutes=1)
     result = run(tmp_path, sys.executable, "-m", "proxy", "report", "--logs", "logs", "--out", "out", "--memory", "100m")
     assert result.returncode == 2
-    assert result.stderr.startswith("kafka-quota-proxy report: Spark did not start: ")
-    assert result.stderr.count("\n") == 1
+    assert result.stderr == "kafka-quota-proxy report: Spark does not start with --memory 100m: give it more, such as 2g\n"
     assert {path.name for path in (tmp_path / "out").iterdir()} == {".kafka-quota-proxy-report.json"}
+
+
+@pytest.mark.spark
+def test_why_spark_does_not_start_is_one_line(tmp_path: Path) -> None:
+    write_sample(tmp_path / "logs", minutes=1)
+    result = run(tmp_path, sys.executable, "-m", "proxy", "report", "--logs", "logs", "--out", "out", "--master", "nowhere")
+    assert result.returncode == 2
+    assert result.stderr.startswith("kafka-quota-proxy report: Spark did not start: ")
+    assert "Master must" in result.stderr
+    assert result.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize("memory", ["2", "0g", "2t", "-1g", "much"])

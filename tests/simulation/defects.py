@@ -74,7 +74,7 @@ DEFECTS: Final = (
     Defect(
         "a session does not hear that its client is gone",
         "proxy/clients/connection.py",
-        "        self.session.client_lost()\n        self._leave()",
+        "        self.session.client_lost()\n        self._read_broker_or_not()\n        self._leave()",
         "        self._leave()",
     ),
     Defect(
