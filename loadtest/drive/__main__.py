@@ -10,8 +10,12 @@ import os
 import signal
 import socket
 from contextlib import suppress
+from typing import Final
 
 from loadtest.drive.process import drive
+
+LONGEST_END: Final = 30
+"""Seconds that drivers are waited for at the end."""
 
 
 def main() -> None:
@@ -22,6 +26,7 @@ def main() -> None:
         while True:
             _, pipes, _, _ = socket.recv_fds(requests, 1, 2)
             if not pipes:
+                signal.alarm(LONGEST_END)  # which ends this process: a driver that hangs keeps nobody waiting for ever
                 with suppress(ChildProcessError):
                     os.wait()  # for all of them, as this process ignores SIGCHLD
                 return

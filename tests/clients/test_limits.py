@@ -191,11 +191,9 @@ def test_a_client_that_does_not_read_is_not_read_for_and_harms_nobody() -> None:
     size, count = 4 * MIB, 16
     broker = Broker()
 
-    def large(visit: object, request: bytes) -> None:
+    def large(visit: Visit, request: bytes) -> None:
         number = int.from_bytes(request[8:12], "big")
-        short = number > count
-        head = ((20 if short else size) - 4).to_bytes(4, "big") + number.to_bytes(4, "big")
-        visit.transport.write(head + bytes((20 if short else size) - 8))  # type: ignore[attr-defined]
+        visit.transport.write(answer(20 if number > count else size, number))
 
     broker.does = large
 

@@ -96,11 +96,11 @@ class Outcome:
 
 
 class Matrix:
-    """All attacks, each run when its outcome is first asked for. Its proxies end with `stack`."""
+    """All attacks, each run when its outcome is first asked for."""
 
-    def __init__(self, tenants: Tenants, attackers: AttackProcess, folder: Path, ledger: str | None, stack: ExitStack) -> None:
+    def __init__(self, tenants: Tenants, attackers: AttackProcess, folder: Path, ledger: str | None) -> None:
         self._tenants, self._attackers, self._folder, self._ledger = tenants, attackers, folder, ledger
-        self._stack = stack
+        self._stack = ExitStack()
         self._proxies: list[ProxyProcess] = []
         self._generation = 0
         self._known: dict[str, Outcome] = {}
@@ -123,6 +123,10 @@ class Matrix:
                 for quota in tenant["quotas"]:
                     used[quota["quota"]] = max(quota["usage"], used.get(quota["quota"], 0.0))
         return victims.finish(), used
+
+    def close(self) -> None:
+        self._stack.close()
+        self._proxies = []
 
     def _run(self, attack: Attack) -> Outcome:
         proxy = self._proxy()
@@ -188,7 +192,8 @@ def matrix(folder: Path) -> Iterator[Matrix]:
     """With a fleet of two where there is a Redis."""
     with ExitStack() as stack:
         tenants = stack.enter_context(sharing(folder / "kafka", QUICK_START))
+        attackers = stack.enter_context(AttackProcess())
         ledger = stack.enter_context(RedisServer(folder / "redis")).address if program() is not None else None
-        proxies = stack.enter_context(ExitStack())
-        attackers = stack.enter_context(AttackProcess())  # ends before them: they would wait for answers to what it has asked
-        yield Matrix(tenants, attackers, folder, ledger, proxies)
+        made = Matrix(tenants, attackers, folder, ledger)
+        stack.callback(made.close)
+        yield made
