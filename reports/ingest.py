@@ -7,7 +7,7 @@ place (`reports.publish`).
 """
 
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import reduce
@@ -34,9 +34,8 @@ from reports.line_counts import (
 )
 from reports.line_store import by_type_and_day, deduplicate, stored_schema, valid_lines, with_row_position
 from reports.log_files import relative_names, spark_path
-from reports.parallel import run_concurrently
 from reports.parquet import FEW_LINES, days_in, link, write_rows, write_table, write_tables
-from reports.parse import Parse, parser
+from reports.parse import parse_carefully
 from reports.publish import Staging
 from reports.reasons import QUARANTINED, Reason
 from reports.schema import COMMON, FIELDS, UNPARSED, Kind
@@ -114,26 +113,17 @@ def store_lines(lines: DataFrame, now: datetime, destination: Destination, damag
     """
     spark = lines.sparkSession
     spark.conf.set("spark.sql.maxConcurrentOutputFileWriters", _SEVERAL_WRITERS)
-    parsed_fast = parse_fast(lines, now)
-    with run_concurrently() as pool:
-        prepared = pool.submit(parser, now)  # while the usual lines are parsed
-        _write_lines(parsed_fast, destination.incoming, "overwrite")
-    store_unparsed(spark, now, destination, damaged, prepared.result)
+    _write_lines(parse_fast(lines, now), destination.incoming, "overwrite")
+    store_unparsed(spark, now, destination, damaged)
 
 
-def store_unparsed(
-    spark: SparkSession,
-    now: datetime,
-    destination: Destination,
-    damaged: DataFrame | None = None,
-    parse: Callable[[], Parse] | None = None,
-) -> None:
+def store_unparsed(spark: SparkSession, now: datetime, destination: Destination, damaged: DataFrame | None = None) -> None:
     """Parse with care the lines that were left as text, and write them beside the others."""
     unparsed = destination.incoming / f"type={UNPARSED}"
     if not unparsed.exists() and damaged is None:
         return
     texts = spark.read.schema(TEXTS).parquet(spark_path(str(unparsed))) if unparsed.exists() else local_frame(spark, [], TEXTS)
-    parsed = parse()(texts) if parse else parser(now)(texts)
+    parsed = parse_carefully(texts, now)
     if damaged is not None:
         parsed = parsed.unionByName(damaged, allowMissingColumns=True)
     _write_lines(by_type_and_day(parsed), destination.incoming, "append")

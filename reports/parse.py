@@ -5,7 +5,6 @@ In: rows of `file`, `raw`. Out: rows of `file`, `reason`, `field`, `raw` and eve
 line. Left to others: the rules that a good line keeps (`reports.validation`), finding the files (`reports.read`).
 """
 
-from collections.abc import Callable
 from datetime import datetime
 
 from pyspark.sql import Column, DataFrame
@@ -16,10 +15,12 @@ from reports.schema import Kind, distinct_fields, line_schema
 from reports.validation import (
     ANY_LINE,
     DOCUMENT,
+    ERROR,
     LATEST,
     MISFIT,
     RAW,
     error_parts,
+    field_value,
     latest,
     suspicious,
     time_column,
@@ -41,67 +42,48 @@ _JSON_OPTIONS = {
 }
 
 
-Parse = Callable[[DataFrame], DataFrame]
+_WRAPPED = f"""concat('{{"line":', {RAW}, ',"end":true}}')"""
+"""SQL: the line in an object of our own. Spark's reader stops at the end of the first value, so that a second object in the same
+line, as a torn write leaves it, would be lost without a word."""
 
 
-def parser(now: datetime) -> Parse:
-    """Makes lines with their fields, flat and typed, times as timestamps, of lines as they were read.
+def parse_carefully(lines: DataFrame, now: datetime) -> DataFrame:
+    """Lines with their fields, flat and typed, times as timestamps.
 
     In: `file`, `raw`; the time `now`, as a line from long after it has a wrong clock. Out: `file`; `reason`, `field` (the one at
     fault, where there is one) and `raw` (valid UTF-8, at most RAW_LIMIT characters), all null for a good line; then every field of
     `reports.schema`, null for a bad line.
-
-    To write down what is to be done takes some seconds, as it is thousands of calls of Java: it may be done before there are lines.
     """
     given: list[Column | str] = ["file", F.col("raw").alias(RAW), latest(now).alias(LATEST)]
-    read: list[Column | str] = ["file", RAW, LATEST, *_parsed()]
+    misfit = f"json.line is null or json.end is null or json.{_CORRUPT} is not null"
     # The exact types of JSON values are looked up only where something may be wrong.
-    document = F.when(F.col(MISFIT) | suspicious(), F.try_variant_get(F.try_parse_json(_wrapped()), "$.line", "variant"))
-    looked_up = [document.alias(DOCUMENT), *_times()]
-    judged = validation_error().alias("error")
-    bad = F.col("error").isNotNull()
-    kept = F.left(F.make_valid_utf8(F.col(RAW)), F.lit(RAW_LIMIT))
-    columns: list[Column | str] = ["file", *error_parts(F.col("error")), F.when(bad, kept).alias("raw"), *_good_values(~bad)]
-
-    def parse(lines: DataFrame) -> DataFrame:
-        parsed = lines.select(*given).select("*", _json()).select(*read)
-        return parsed.select("*", *looked_up).select("*", judged).select(*columns)
-
-    return parse
+    document = f"case when {MISFIT} or {suspicious()} then try_variant_get(try_parse_json({_WRAPPED}), '$.line', 'variant') end"
+    kept = f"case when {ERROR} is not null then left(make_valid_utf8({RAW}), {RAW_LIMIT}) end"
+    parsed = lines.select(*given).select("*", _json())
+    parsed = parsed.selectExpr("file", RAW, LATEST, f"{misfit} as {MISFIT}", f"json.line as {ANY_LINE}")
+    looked_up = parsed.selectExpr("*", f"{document} as {DOCUMENT}", *_times())
+    judged = looked_up.selectExpr("*", f"{validation_error()} as {ERROR}")
+    return judged.selectExpr("file", *error_parts(), f"{kept} as raw", *_good_values())
 
 
 def _json() -> Column:
     schema = t.StructType().add("line", line_schema()).add("end", "boolean").add(_CORRUPT, "string")
-    return F.from_json(_wrapped(), schema, _JSON_OPTIONS).alias("json")
+    return F.from_json(F.expr(_WRAPPED), schema, _JSON_OPTIONS).alias("json")
 
 
-def _parsed() -> list[Column]:
-    """Whether something in the line did not fit; its fields as the struct ANY_LINE, all null where it could not be parsed."""
-    misfit = F.col("json.line").isNull() | F.col("json.end").isNull() | F.col(f"json.{_CORRUPT}").isNotNull()
-    return [misfit.alias(MISFIT), F.col("json.line").alias(ANY_LINE)]
-
-
-def _wrapped() -> Column:
-    """The line in an object of our own.
-
-    Spark's reader stops at the end of the first value, so that a second object in the same line, as a torn write leaves it, would
-    be lost without a word.
-    """
-    return F.concat(F.lit('{"line":'), F.col(RAW), F.lit(',"end":true}'))
-
-
-def _times() -> list[Column]:
+def _times() -> list[str]:
     """The time fields as timestamps; null where the text is no time as the format writes it."""
     names = [field.name for field in distinct_fields() if field.kind is Kind.TIME]
-    return [_time(F.col(f"{ANY_LINE}.{name}")).alias(time_column(name)) for name in names]
+    return [f"{_time(field_value(name))} as {time_column(name)}" for name in names]
 
 
-def _time(text: Column) -> Column:
-    return F.when(F.rlike(text, F.lit(_TIME_PATTERN)), text.try_cast("timestamp"))
+def _time(text: str) -> str:
+    return f"case when rlike({text}, r'{_TIME_PATTERN}') then try_cast({text} as timestamp) end"
 
 
-def _good_values(good: Column) -> list[Column]:
-    return [
-        F.when(good, F.col(time_column(field.name) if field.kind is Kind.TIME else f"{ANY_LINE}.{field.name}")).alias(field.name)
-        for field in distinct_fields()
-    ]
+def _good_values() -> list[str]:
+    """The fields of a line that has no error."""
+    values = {
+        field.name: time_column(field.name) if field.kind is Kind.TIME else field_value(field.name) for field in distinct_fields()
+    }
+    return [f"case when {ERROR} is null then {value} end as `{name}`" for name, value in values.items()]

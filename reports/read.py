@@ -94,8 +94,8 @@ def _tail(path: Path, size: int) -> str:
 
 
 def load(spark: SparkSession, logs: str, now: datetime, destination: Destination, *, parsed: bool = False) -> None:
-    """Store every line of `logs`, parsed (see `reports.parse.parser`); where the report adds to the last one, only those of files
-    that are new or have changed since. `parsed`: `parse_local` did most of it.
+    """Store every line of `logs`, parsed (see `reports.parse`); where the report adds to the last one, only those of files that are
+    new or have changed since. `parsed`: `parse_local` did most of it.
 
     A file that is damaged, as a cut .gz, is read as far as it goes, and is one more bad row. Raises ReportError where there is no
     log.

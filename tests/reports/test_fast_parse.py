@@ -47,14 +47,14 @@ def sorted_out(spark: "SparkSession", folder: Path, lines: list[bytes]) -> list[
 
     from reports.fast_parse import parse_fast
     from reports.line_store import by_type_and_day
-    from reports.parse import parser
+    from reports.parse import parse_carefully
     from reports.read import read_lines
 
     (folder / "lines.jsonl").write_bytes(b"\n".join(lines) + b"\n")
     # In the place of the file's name the line's number.
     texts = read_lines(spark, str(folder)).withColumn("file", F.monotonically_increasing_id().cast("string"))
     quick = {row["file"]: row for row in parse_fast(texts, NOON).collect()}
-    careful = {row["file"]: row for row in by_type_and_day(parser(NOON)(texts)).collect()}
+    careful = {row["file"]: row for row in by_type_and_day(parse_carefully(texts, NOON)).collect()}
     assert len(quick) == len(careful) == len(lines)
     return [
         (quick[name].asDict() if quick[name]["raw"] is None else None, _filled(careful[name].asDict(), quick[name]))

@@ -142,14 +142,14 @@ def verdicts(
     spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory
 ) -> dict[str, tuple[str | None, str | None, str | None]]:
     """Name of a line -> reason, field and raw text, each line read from a file of its own."""
-    from reports.parse import parser
+    from reports.parse import parse_carefully
     from reports.read import read_lines
 
     folder = tmp_path_factory.mktemp("lines")
     names = [*BAD, *GOOD]
     for name in names:
         (folder / f"{name}.jsonl").write_bytes({**{key: bad[0] for key, bad in BAD.items()}, **GOOD}[name] + b"\n")
-    rows = parser(NOON)(read_lines(spark, str(folder))).select("file", "reason", "field", "raw").collect()
+    rows = parse_carefully(read_lines(spark, str(folder)), NOON).select("file", "reason", "field", "raw").collect()
     assert len(rows) == len(names)
     return {row["file"].rsplit("/", 1)[1].removesuffix(".jsonl").replace("%20", " "): tuple(row[1:]) for row in rows}
 
