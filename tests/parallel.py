@@ -49,7 +49,7 @@ MOSTLY_WAIT = (
 """Files that take far longer than they take of a processor (`--cpu` has both)."""
 
 SECONDS = {
-    SPARK: 450,
+    SPARK: 300,
     "tests/demo/test_demo_command.py": 155,
     "tests/real/test_loadtest.py": 155,
     "tests/isolation/": 145,
