@@ -156,8 +156,8 @@ class ProxyProcess:
         return {name.removeprefix("kafka_quota_proxy_"): float(value) for name, value in (row.rsplit(" ", 1) for row in rows)}
 
     def usage(self) -> list[dict[str, Any]]:
-        """All lines of the usage log so far."""
-        return [json.loads(line) for path in sorted(self.logs.glob("*.jsonl")) for line in path.read_text().splitlines()]
+        """All lines of the usage log so far. A proxy that runs may be about to write the rest of the last one."""
+        return [json.loads(line) for path in sorted(self.logs.glob("*.jsonl")) for line in path.read_bytes().split(b"\n")[:-1]]
 
     def _ended(self) -> bool:
         return self.process.poll() is not None
