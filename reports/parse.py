@@ -41,7 +41,6 @@ _JSON_OPTIONS = {
     "allowSingleQuotes": "false",
 }
 
-
 _WRAPPED = f"""concat('{{"line":', {RAW}, ',"end":true}}')"""
 """SQL: the line in an object of our own. Spark's reader stops at the end of the first value, so that a second object in the same
 line, as a torn write leaves it, would be lost without a word."""

@@ -84,14 +84,19 @@ def java(bootstrap: str, authority: Authority, mechanism: str, user: str) -> str
 def raw_tls(bootstrap: str, authority: Authority, name: str | None = None, own: Pair | None = None) -> Iterator[Connection]:
     """The Kafka protocol by hand, over TLS. `name`: the host to ask for, when it is not the one of the address."""
     host, _, port = bootstrap.rpartition(":")
+    with (
+        socket.create_connection((host.strip("[]"), int(port)), 20) as sock,
+        tls_over(sock, authority, name or host.strip("[]"), own) as secure,
+    ):
+        yield Connection(secure)
+
+
+def tls_over(sock: socket.socket, authority: Authority, name: str, own: Pair | None = None) -> ssl.SSLSocket:
+    """TLS on a connection that is there. `name`: the host to ask for."""
     context = ssl.create_default_context(cafile=str(authority.file))
     if own is not None:
         context.load_cert_chain(own.cert, own.key)
-    with (
-        socket.create_connection((host.strip("[]"), int(port)), 20) as sock,
-        context.wrap_socket(sock, server_hostname=name or host.strip("[]")) as secure,
-    ):
-        yield Connection(secure)
+    return context.wrap_socket(sock, server_hostname=name)
 
 
 def log_in(connection: Connection, user: str, password: str) -> int:

@@ -7,7 +7,7 @@ import itertools
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -16,6 +16,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 PAUSE = 0.01
 """Seconds between two records of a producer."""
+Record = tuple[str, int, int | None]
+"""A value, its partition, and the leader epoch in which it was written (KIP-101)."""
 
 
 class SteadyProducer:
@@ -118,7 +120,11 @@ def count_values(
     """How often each value stands in a topic, and how often it was written under the same leader. A leader that is replaced answers
     what waits for replicas with an error although the records may survive; a producer without idempotence then writes them to the
     next leader, with or without a proxy."""
-    records = _read(bootstrap, topic, partitions, expected)
+    return count_records(read_records(bootstrap, topic, partitions, expected))
+
+
+def count_records(records: Sequence[Record]) -> tuple[Counter[str], Counter[str]]:
+    """The same of what was read."""
     by_leader: Counter[str] = Counter()
     for (value, _, _), count in Counter(records).items():
         by_leader[value] = max(count, by_leader[value])
@@ -153,15 +159,20 @@ def read_in_order(
     A leader that stood still until it was replaced may tell an end that is not the end any more. So the topic is read again, for
     90 s, until the `expected` values are there."""
     found: list[list[str]] = [[] for _ in range(partitions)]
-    for value, partition, _ in _read(bootstrap, topic, partitions, expected, isolation, **more):
+    for value, partition, _ in read_records(bootstrap, topic, partitions, expected, isolation, **more):
         found[partition].append(value)
     return found
 
 
-def _read(
-    bootstrap: str, topic: str, partitions: int, expected: Iterable[str], isolation: str = "read_uncommitted", **more: Any
-) -> list[tuple[str, int, int | None]]:
-    """Each value with its partition and the leader epoch in which it was written (KIP-101)."""
+def read_records(
+    bootstrap: str,
+    topic: str,
+    partitions: int = 6,
+    expected: Iterable[str] = (),
+    isolation: str = "read_uncommitted",
+    **more: Any,
+) -> list[Record]:
+    """The records of all partitions, those of each in order. Parameters are those of `read_in_order`."""
     wanted, deadline = set(expected), time.monotonic() + 90
     while True:
         found = list(_read_once(bootstrap, topic, partitions, isolation, **more))
@@ -169,7 +180,7 @@ def _read(
             return found
 
 
-def _read_once(bootstrap: str, topic: str, partitions: int, isolation: str, **more: Any) -> Iterator[tuple[str, int, int | None]]:
+def _read_once(bootstrap: str, topic: str, partitions: int, isolation: str, **more: Any) -> Iterator[Record]:
     settings = {"group.id": "nobody", "enable.auto.commit": False, "isolation.level": isolation, "enable.partition.eof": True}
     consumer = Consumer({"bootstrap.servers": bootstrap, "log_level": 0, "auto.offset.reset": "error", **settings, **more})
     try:

@@ -11,8 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -27,7 +26,7 @@ from localkafka.ports import HeldPort
 from tests.real.launcher import run_command
 from tests.real.proxies import ProxyProcess, put, shared_ports, wait_until
 from tests.real.raw import Connection, connect
-from tests.real.steady import SteadyProducer, count_values, create, read_in_order
+from tests.real.steady import Record, SteadyProducer, count_records, create, read_records
 from tests.real.test_faults import serve
 from tests.real.test_ledger import BATCH, produce
 
@@ -215,18 +214,15 @@ def test_a_worker_that_is_killed_under_load_costs_no_record(kafka3: LocalCluster
         stack.close()
         for kind, topic in topics.items():
             acknowledged = [value for producer in producers[kind] for value in producer.acknowledged]
-            partitions = read_in_order(kafka3.bootstrap_servers, topic, expected=acknowledged)
-            verify(kind, producers[kind], partitions, count_values(kafka3.bootstrap_servers, topic, expected=acknowledged)[1])
+            verify(kind, producers[kind], read_records(kafka3.bootstrap_servers, topic, expected=acknowledged))
         assert [line["exit_code"] for line in proxy.lines("worker ended")] == [-signal.SIGKILL] * kills
         sent = {kind: sum(len(it.acknowledged) for it in some) for kind, some in producers.items()}
         print(f"{kills} kills in {took:.0f} s; acknowledged {sent}; {done / RATE / (BURST + took):.3f} of the quota")
 
 
-def verify(
-    kind: str, producers: Sequence[SteadyProducer], partitions: Sequence[Sequence[str]], by_leader: Mapping[str, int]
-) -> None:
-    """What Kafka promises of producers of this kind has to hold. `by_leader`: as of `count_values`."""
-    found = Counter(value for partition in partitions for value in partition)
+def verify(kind: str, producers: Sequence[SteadyProducer], records: Sequence[Record]) -> None:
+    """What Kafka promises of producers of this kind has to hold."""
+    found, by_leader = count_records(records)
     for producer in producers:
         assert producer.unsent == 0
         assert all(found[value] for value in producer.acknowledged), "none is lost"
@@ -237,8 +233,9 @@ def verify(
             assert {written[value] for value in producer.acknowledged} == {1}, "none is there twice"
         if kind != "without retries":
             prefix = producer.acknowledged[0].rpartition(" ")[0] + " "
-            for partition in partitions:
-                first = list(dict.fromkeys(int(it.removeprefix(prefix)) for it in partition if it.startswith(prefix)))
+            for partition in {partition for _, partition, _ in records}:
+                there = [value.removeprefix(prefix) for value, at, _ in records if at == partition and value.startswith(prefix)]
+                first = list(dict.fromkeys(map(int, there)))
                 assert first == sorted(first), "all are in order"
 
 
