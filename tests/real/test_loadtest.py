@@ -168,7 +168,7 @@ phases:
     duration: 3s
     load:
       - {tenant: pair, operation: end_to_end, topic: records, rate: 50}
-      - {tenant: payments, operation: produce, topic: records, rate: 50, transaction: 10}
+      - {tenant: payments, operation: produce, topic: records, rate: 50, transaction: 25}
       - {tenant: reader, operation: consume, topic: read, rate: 200}
       - {tenant: member, operation: consume, topic: read, rate: max, group: true, limited: true}
       - {tenant: churn, operation: connect, rate: 10}
@@ -182,7 +182,7 @@ assertions:
 
 
 def test_every_operation_does_what_it_says(kafka1: LocalCluster, tmp_path: Path) -> None:
-    ended = run(tmp_path, EVERYTHING, kafka1.bootstrap_servers, "--html", str(tmp_path / "page.html"))
+    ended = run_in_time(tmp_path, EVERYTHING, kafka1.bootstrap_servers, "--html", str(tmp_path / "page.html"))
     assert ended.result, ended.output
     assert ended.holds() == {"verified": True, "errors": True}, ended.output
     (phase,) = ended.result["phases"]
