@@ -8,10 +8,10 @@ Who asked decides whose limit it was, as with traffic: a limit of a tenant holds
 tenant. Limits of what there is at a time are those of whom the decision names, as topics are not of who asks.
 """
 
+from collections.abc import Iterable
 from functools import partial, reduce
 
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructField, TimestampType
 
 from advice.use import LEVEL_SECONDS, PERCENTILE
@@ -19,7 +19,8 @@ from reports.arrow_rows import local_frame
 from reports.quotas.catalogue import TOPIC_STORED
 from reports.quotas.holders import holders, tenants
 from reports.quotas.limits import LEVELS, QuotaFile, of_tenants
-from reports.quotas.replay import SCHEMA, WHO, demand, levels
+from reports.quotas.replay import NOBODY, SCHEMA, WHO, demand, levels
+from reports.sql import query
 from reports.transforms.buckets import bucket_start
 
 COLUMNS = (
@@ -29,134 +30,147 @@ COLUMNS = (
 """`used` is the 99th percentile of the rates of `intervals` with any use, `largest` the largest. `throttled`, `refused` and `held`
 are decisions, `throttled_told` the seconds of the throttles in the log, `hit_intervals` the intervals in which there was any of
 these, `hit_limit` the highest limit; null where it was one of another level."""
-_OWNED = ("principal", "client_id", "kind")
+_WHO = ", ".join(WHO)
 
 
 def with_demand(
     spark: SparkSession, replayed: DataFrame, lines: DataFrame, decided: DataFrame, quotas: QuotaFile, interval: int
 ) -> DataFrame:
     """The outcome of a replay with COLUMNS behind it, and with rows of owners of whom nothing passed."""
-    enforced = decided.where(F.col("mode") == "enforce")
     used, had = demand(spark, lines, quotas, interval), levels(spark, lines, quotas)
     histories = [] if used is None else [_used(used, interval)]
     histories += [] if had is None else [_most(had)]
-    parts = [replayed, *histories, *_hits(spark, enforced, quotas, interval)]
+    parts = [replayed, *histories, *_hits(spark, decided, quotas, interval)]
     columns = local_frame(spark, [], f"{SCHEMA}, {COLUMNS}")
     both = reduce(partial(DataFrame.unionByName, allowMissingColumns=True), parts, columns)
     figures = [field for field in columns.schema.fields if field.name not in WHO]
-    sums = both.groupBy(*WHO).agg(*[F.first(field.name, ignorenulls=True).alias(field.name) for field in figures])
-    limited = sums.withColumn("limit", F.coalesce("limit", "hit_limit")).where("limit is not null")
-    return limited.select(*WHO, *[_or_nothing(field) for field in figures])
+    firsts = ", ".join(f"first({field.name}, true) as {field.name}" for field in figures)
+    limited = f"""
+        with sums as (select {_WHO}, {firsts} from {{both}} group by {_WHO})
+        select {_WHO}, {", ".join(map(_or_nothing, figures))}
+        from (select * except (limit), coalesce(limit, hit_limit) as limit from sums) where limit is not null
+    """
+    return query(limited, both=both)
 
 
-def _or_nothing(field: StructField) -> Column:
-    """0 in place of null; what has no 0 stays as it is."""
+def _or_nothing(field: StructField) -> str:
+    """SQL: 0 in place of null; what has no 0 stays as it is."""
     if field.name == "hit_limit" or field.dataType == TimestampType():
-        return F.col(field.name)
-    return F.coalesce(field.name, F.lit(0).cast(field.dataType)).alias(field.name)
+        return field.name
+    return f"coalesce({field.name}, cast(0 as {field.dataType.simpleString()})) as {field.name}"
 
 
 def _used(demand: DataFrame, interval: int) -> DataFrame:
-    rate = F.col("demand") / F.lit(float(interval))
-    return demand.groupBy(*WHO).agg(
-        F.count("*").alias("intervals"),
-        F.percentile_approx(rate, PERCENTILE).alias("used"),
-        F.max(rate).alias("largest"),
-    )
+    rate = f"demand / {interval}D"
+    used = f"""
+        select {_WHO}, count(*) as intervals, percentile_approx({rate}, {PERCENTILE}D) as used, max({rate}) as largest
+        from {{demand}} group by {_WHO}
+    """
+    return query(used, demand=demand)
 
 
 def _most(had: DataFrame) -> DataFrame:
-    most = F.max("level")
-    return had.groupBy(*WHO).agg(F.count("*").alias("intervals"), most.alias("used"), most.alias("largest"))
+    most = f"select {_WHO}, count(*) as intervals, max(level) as used, max(level) as largest from {{had}} group by {_WHO}"
+    return query(most, had=had)
 
 
-def _hits(spark: SparkSession, enforced: DataFrame, quotas: QuotaFile, interval: int) -> list[DataFrame]:
+def _hits(spark: SparkSession, decided: DataFrame, quotas: QuotaFile, interval: int) -> list[DataFrame]:
     """Decisions of users and clients, those of topics, and those of tenants."""
-    times = (F.col("left_out") + 1).alias("times")
-    levels = [*LEVELS, *map(of_tenants, LEVELS), TOPIC_STORED]
-    stored = [kind for kind in levels if kind.endswith("stored_bytes")]
-    looks, intervals = (F.unix_seconds(bucket_start("at", seconds)) for seconds in (LEVEL_SECONDS, interval))
-    told = enforced.select(
-        F.when(F.col("quota").isin(levels), looks).otherwise(intervals).alias("at"),
-        "principal",
-        "client_id",
-        F.regexp_replace("quota", f"^{of_tenants('')}", "").alias("kind"),
-        F.col("quota").startswith(of_tenants("")).alias("of_tenant"),
-        F.col("entity_user").isNotNull().alias("of_user"),
-        F.col("entity_client_id").isNotNull().alias("of_client"),
-        "entity_user",
-        "entity_tenant",
-        "topics",
-        "action",
-        # Who is slowed down while a budget fills is so by a rate: that is not the limit of the budget.
-        F.when(~(F.col("quota").isin(stored) & (F.col("action") == "throttle")), F.col("limit")).alias("hit"),
-        "throttle_ms",
-        times,
-    )
-    nobody = [F.lit(None).cast("string").alias(name) for name in ("owner_user", "owner_client")]
+    told = _enforced(decided, interval)
     kinds = [kind for kind, limits in quotas.of_topics().items() if limits]
     kinds += ["bytes_in"] if quotas.topics or quotas.topics_total is not None else []
-    named = told.where(F.col("kind").isin(kinds)).select("*", F.explode("topics").alias("topic"), *nobody)
-    found = [_held_back(named.withColumn("of_level", F.expr("true")))]
+    named = f"""
+        select kind, {NOBODY}, explode(topics) as topic, at, action, hit, throttle_ms, times, true as of_level
+        from {{told}} where kind in ({_texts(kinds)})
+    """
+    found = [_held_back(named, told=told)] if kinds else []
     if any(one.rates for one in quotas.tenants.values()):
-        found.append(_held_back(_of_tenants(spark, told, quotas)))
+        found.append(_of_tenants(spark, told, quotas))
     found += _of_levels(spark, told, quotas)
     rates = [limit for limit in quotas.limits if limit.kind not in LEVELS]
-    if not rates:
-        return found
-    pairs = told.select("principal", "client_id").distinct()
-    owned = holders(spark, pairs, rates).drop("limit", "burst")
-    same = [told[name].eqNullSafe(owned[name]) for name in _OWNED]
-    joined = told.join(owned, on=same[0] & same[1] & same[2], how="inner").select(
-        "at", owned["kind"], "owner_user", "owner_client", "of_user", "of_client", "action", "hit", "throttle_ms", "times"
+    if rates:
+        pairs = query("select distinct principal, client_id from {told}", told=told)
+        clients = """
+            select owned.kind, owner_user, owner_client, cast(null as string) as topic, at, action, hit, throttle_ms, times,
+                if(owner_client is null, of_user, of_client) as of_level
+            from {told} as told join {owned} as owned
+                on told.principal <=> owned.principal and told.client_id <=> owned.client_id and told.kind <=> owned.kind
+        """
+        found.append(_held_back(clients, told=told, owned=holders(spark, pairs, rates)))
+    return found
+
+
+def _enforced(decided: DataFrame, interval: int) -> DataFrame:
+    """The decisions that were in force, with `kind` of quota and the start `at` of the interval, or of the look, in which each was
+    made. `hit` is the limit, and `times` how many decisions a row stands for."""
+    looked = [*LEVELS, *map(of_tenants, LEVELS), TOPIC_STORED]
+    stored = [kind for kind in looked if kind.endswith("stored_bytes")]
+    looks, intervals = (f"unix_seconds({bucket_start('at', seconds)})" for seconds in (LEVEL_SECONDS, interval))
+    return query(
+        # Who is slowed down while a budget fills is so by a rate: that is not the limit of the budget.
+        f"""
+        select if(quota in ({_texts(looked)}), {looks}, {intervals}) as at,
+            principal, client_id, regexp_replace(quota, '^{of_tenants("")}', '') as kind,
+            startswith(quota, '{of_tenants("")}') as of_tenant,
+            entity_user is not null as of_user, entity_client_id is not null as of_client,
+            entity_user, entity_tenant, topics, action,
+            if(quota in ({_texts(stored)}) and action = 'throttle', null, limit) as hit, throttle_ms, left_out + 1 as times
+        from {{decided}} where mode = 'enforce'
+        """,
+        decided=decided,
     )
-    of_level = F.when(F.col("owner_client").isNull(), F.col("of_user")).otherwise(F.col("of_client"))
-    clients = joined.select("*", F.lit(None).cast("string").alias("topic"), of_level.alias("of_level"))
-    return [*found, _held_back(clients)]
+
+
+def _texts(values: Iterable[str]) -> str:
+    return ", ".join(f"'{value}'" for value in values)
 
 
 def _of_levels(spark: SparkSession, told: DataFrame, quotas: QuotaFile) -> list[DataFrame]:
     """Decisions by limits of what there is at a time, of users and of tenants."""
-    found, nobody = [], F.lit(None).cast("string")
-    columns = ("at", "action", "hit", "throttle_ms", "times", F.expr("true").alias("of_level"))
+    found = []
     limits = [limit for limit in quotas.limits if limit.kind in LEVELS]
     if limits:
-        mine = told.where(F.col("kind").isin(list(LEVELS)) & F.col("of_user"))
-        pairs = mine.select(F.col("entity_user").alias("principal"), nobody.alias("client_id")).distinct()
-        owned = holders(spark, pairs, limits).select(F.col("principal").alias("entity_user"), "kind", "owner_user", "owner_client")
-        joined = mine.join(owned, on=["entity_user", "kind"], how="inner")
-        found.append(_held_back(joined.select("kind", "owner_user", "owner_client", nobody.alias("topic"), *columns)))
+        mine = f"select * from {{told}} where kind in ({_texts(LEVELS)}) and of_user"
+        pairs = query(f"select distinct entity_user as principal, cast(null as string) as client_id from ({mine})", told=told)
+        owned = f"""
+            select kind, owner_user, owner_client, cast(null as string) as topic,
+                at, action, hit, throttle_ms, times, true as of_level
+            from ({mine}) join (select * except (principal), principal as entity_user from {{owned}}) using (entity_user, kind)
+        """
+        found.append(_held_back(owned, told=told, owned=holders(spark, pairs, limits)))
     rows = [(name, kind) for name, one in quotas.tenants.items() for kind in one.levels]
     if rows:
-        limited = F.broadcast(local_frame(spark, rows, "entity_tenant string, kind string"))
-        joined = told.where("of_tenant").join(limited, on=["entity_tenant", "kind"], how="inner")
-        whose = (nobody.alias("owner_user"), nobody.alias("owner_client"), F.col("entity_tenant").alias("topic"))
-        found.append(_held_back(joined.select(F.concat(F.lit(of_tenants("")), "kind").alias("kind"), *whose, *columns)))
+        theirs = f"""
+            select /*+ broadcast(limited) */ concat('{of_tenants("")}', kind) as kind, {NOBODY}, entity_tenant as topic,
+                at, action, hit, throttle_ms, times, true as of_level
+            from (select * from {{told}} where of_tenant) join {{limited}} as limited using (entity_tenant, kind)
+        """
+        limited = local_frame(spark, rows, "entity_tenant string, kind string")
+        found.append(_held_back(theirs, told=told, limited=limited))
     return found
 
 
 def _of_tenants(spark: SparkSession, told: DataFrame, quotas: QuotaFile) -> DataFrame:
     """Decisions by the tenant of who asked."""
-    members = tenants(spark, told.select("principal").distinct(), quotas)
     limits = [(name, kind) for name, one in quotas.tenants.items() for kind in one.rates]
-    limited = F.broadcast(local_frame(spark, limits, "tenant string, kind string"))
-    nobody = [F.lit(None).cast("string").alias(name) for name in ("owner_user", "owner_client")]
-    owned = told.join(members, on="principal", how="inner").join(limited, on=["tenant", "kind"], how="inner")
-    kind = F.concat(F.lit(of_tenants("")), "kind").alias("kind")
-    rest = ("at", "action", "hit", "throttle_ms", "times", F.col("of_tenant").alias("of_level"))
-    return owned.select(kind, *nobody, F.col("tenant").alias("topic"), *rest)
+    theirs = f"""
+        select /*+ broadcast(limited) */ concat('{of_tenants("")}', kind) as kind, {NOBODY}, tenant as topic,
+            at, action, hit, throttle_ms, times, of_tenant as of_level
+        from {{told}} join {{members}} using (principal) join {{limited}} as limited using (tenant, kind)
+    """
+    members = tenants(spark, query("select distinct principal from {told}", told=told), quotas)
+    return _held_back(theirs, told=told, members=members, limited=local_frame(spark, limits, "tenant string, kind string"))
 
 
-def _held_back(told: DataFrame) -> DataFrame:
-    return told.groupBy(*WHO).agg(
-        _times("throttle").alias("throttled"),
-        (F.sum(F.when(F.col("action") == "throttle", F.col("throttle_ms")).otherwise(0)) / 1000).alias("throttled_told"),
-        _times("refuse").alias("refused"),
-        _times("hold").alias("held"),
-        F.count_distinct("at").alias("hit_intervals"),
-        F.max(F.when(F.col("of_level"), F.col("hit"))).alias("hit_limit"),
+def _held_back(decisions: str, **frames: DataFrame) -> DataFrame:
+    """Sums for each owner of a limit of what `decisions`, in SQL, says of `frames`."""
+    times = {"throttled": "throttle", "refused": "refuse", "held": "hold"}
+    sums = ", ".join(f"sum(if(action = '{action}', times, 0)) as {name}" for name, action in times.items())
+    return query(
+        f"""
+        select {_WHO}, {sums}, sum(if(action = 'throttle', throttle_ms, 0)) / 1000 as throttled_told,
+            count(distinct at) as hit_intervals, max(if(of_level, hit, null)) as hit_limit
+        from ({decisions}) group by {_WHO}
+        """,
+        **frames,
     )
-
-
-def _times(action: str) -> Column:
-    return F.sum(F.when(F.col("action") == action, F.col("times")).otherwise(0))

@@ -3,50 +3,41 @@ of the most specific of Kafka's eight levels, and its owner: all who share an ow
 """
 
 from collections.abc import Sequence
+from itertools import product
 
-from pyspark.sql import Column, DataFrame, SparkSession, Window
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import DataFrame, SparkSession
 
 from reports.arrow_rows import local_frame
 from reports.quotas.limits import DEFAULT, Limit, QuotaFile
+from reports.sql import query
 
-OWNER = ("kind", "user", "client_id", "limit", "burst")
 _RULE = "kind string, rule_user string, rule_client string, limit double, burst double, level int"
+_USER = "regexp_replace(principal, '^User:', '')"
+# What the rules that fit a user and a client id have for them: Kafka's eight levels. None of both is no rule.
+_PAIRS = [*product(("user", f"'{DEFAULT}'", "null"), ("client", f"'{DEFAULT}'", "null"))][:-1]
+_LEVELS = ", ".join(f"named_struct('user', cast({user} as string), 'client', cast({client} as string))" for user, client in _PAIRS)
 
 
 def holders(spark: SparkSession, pairs: DataFrame, limits: Sequence[Limit]) -> DataFrame:
-    """`pairs` has `principal` and `client_id`. Out: those, and OWNER: `user` and `client_id` of the owner are `owner_user`,
+    """`pairs` has `principal` and `client_id`. Out: those, `kind`, `limit` and `burst`, and the owner: `owner_user` and
     `owner_client`, null for a limit of a user. As in `quota.entity`, each user has its own share of a limit of a client id."""
     rows = [(one.kind, one.user, one.client_id, one.rate, one.burst, one.level) for one in limits]
-    rules = F.broadcast(local_frame(spark, rows, _RULE))
-    user = _user("principal").alias("user")
-    named = pairs.select("principal", "client_id", user, F.coalesce("client_id", F.lit("")).alias("client"))
-    asked = named.select("*", F.explode(_levels()).alias("_asked"))
     # All that fits somebody is found by equality: a condition would be tried for every pair and every rule.
-    same = [rules[f"rule_{part}"].eqNullSafe(asked["_asked"][part]) for part in ("user", "client")]
-    best = F.row_number().over(Window.partitionBy("principal", "client_id", "kind").orderBy("level"))
-    return (
-        asked.join(rules, on=same[0] & same[1], how="inner")
-        .withColumn("_best", best)
-        .where("_best = 1")
-        .select(
-            "principal",
-            "client_id",
-            "kind",
-            F.col("user").alias("owner_user"),
-            F.when(F.col("rule_client").isNotNull(), F.col("client")).alias("owner_client"),
-            "limit",
-            "burst",
+    return query(
+        f"""
+        with named as (select principal, client_id, {_USER} as user, coalesce(client_id, '') as client from {{pairs}}),
+        asked as (select *, explode(array({_LEVELS})) as asked from named),
+        fitting as (
+            select /*+ broadcast(rules) */ asked.*, rules.*,
+                row_number() over (partition by principal, client_id, kind order by level) as place
+            from asked join {{rules}} as rules on rule_user <=> asked.asked.user and rule_client <=> asked.asked.client
         )
+        select principal, client_id, kind, user as owner_user, if(rule_client is null, null, client) as owner_client, limit, burst
+        from fitting where place = 1
+        """,
+        pairs=pairs,
+        rules=local_frame(spark, rows, _RULE),
     )
-
-
-def _levels() -> Column:
-    """What the rules that fit a user and a client id have for them: Kafka's eight levels."""
-    users = [F.col("user"), F.lit(DEFAULT), F.lit(None).cast("string")]
-    clients = [F.col("client"), F.lit(DEFAULT), F.lit(None).cast("string")]
-    levels = [F.struct(user.alias("user"), client.alias("client")) for user in users for client in clients]
-    return F.array(*levels[:-1])  # none of both is no rule
 
 
 def tenants(spark: SparkSession, principals: DataFrame, quotas: QuotaFile) -> DataFrame:
@@ -54,17 +45,20 @@ def tenants(spark: SparkSession, principals: DataFrame, quotas: QuotaFile) -> Da
     listed goes before prefixes, the longest prefix before shorter ones."""
     rows = [(tenant, name, True) for tenant, one in quotas.tenants.items() for name in one.users]
     rows += [(tenant, prefix, False) for tenant, one in quotas.tenants.items() for prefix in one.user_prefixes]
-    members = F.broadcast(local_frame(spark, rows, "tenant string, name string, listed boolean"))
-    user = _user("principal")
     lengths = sorted({len(name) for _, name, listed in rows if not listed})
     # As above: the beginnings that may be somebody's prefix.
-    names = [(user, True), *((F.substring(user, 1, length), False) for length in lengths)]
-    asked = F.array(*[F.struct(name.alias("name"), F.lit(listed).alias("listed")) for name, listed in names])
-    named = principals.select("principal", F.explode(asked).alias("_asked")).select("principal", "_asked.*")
-    best = F.row_number().over(Window.partitionBy("principal").orderBy(F.desc("listed"), F.length("name").desc()))
-    found = named.join(members, on=["name", "listed"], how="inner").withColumn("_best", best)
-    return found.where("_best = 1").select("principal", "tenant")
-
-
-def _user(principal: str) -> Column:
-    return F.regexp_replace(principal, "^User:", "")
+    names = [(_USER, "true"), *((f"substring({_USER}, 1, {length})", "false") for length in lengths)]
+    asked = ", ".join(f"named_struct('name', {name}, 'listed', {listed})" for name, listed in names)
+    return query(
+        f"""
+        with asked as (select principal, inline(array({asked})) from {{principals}}),
+        fitting as (
+            select /*+ broadcast(members) */ principal, tenant,
+                row_number() over (partition by principal order by listed desc, length(name) desc) as place
+            from asked join {{members}} as members using (name, listed)
+        )
+        select principal, tenant from fitting where place = 1
+        """,
+        principals=principals,
+        members=local_frame(spark, rows, "tenant string, name string, listed boolean"),
+    )

@@ -13,14 +13,14 @@ alone, and an owner counts as throttled for as long as it had more than the limi
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 
-from pyspark.sql import Column, DataFrame, SparkSession, Window
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import DataFrame, SparkSession
 
 from advice.use import LEVEL_SECONDS
 from reports.arrow_rows import local_frame
 from reports.quotas.catalogue import KEYS, TOPIC_RATES, TOPIC_STORED, Measure
 from reports.quotas.holders import holders, tenants
 from reports.quotas.limits import LEVELS, QuotaFile, of_tenants
+from reports.sql import query
 from reports.tables import Lengths
 from reports.transforms.buckets import interval_bucket
 
@@ -33,6 +33,8 @@ _SHORT = 0.1
 NEAR = 0.8
 """The part of a limit from which on somebody is near it."""
 _NO_RATES = {"producer_ids", *LEVELS}
+NOBODY = "cast(null as string) as owner_user, cast(null as string) as owner_client"
+"""SQL: the owner of a limit that is of no user and no client id."""
 WHO = ("kind", "owner_user", "owner_client", "topic")
 """Whose limit a row is about. The kinds of tenants have the name of the tenant in `topic`, as ledgers do."""
 SCHEMA = (
@@ -43,6 +45,7 @@ SCHEMA = (
 """Of the outcome. Figures are in the quota's unit per second; `total` and `waiting` in the unit; `waiting` is what had not passed
 at the end; `seconds` is how long there was traffic, `seconds_over` how long its average was above the limit, `times` how
 often its throttling began."""
+_WHO = ", ".join(WHO)
 
 
 def replay(spark: SparkSession, lines: DataFrame, quotas: QuotaFile, lengths: Lengths) -> DataFrame:
@@ -56,7 +59,7 @@ def replay(spark: SparkSession, lines: DataFrame, quotas: QuotaFile, lengths: Le
     if any(limit.kind == "producer_ids" for limit in quotas.limits):
         found = found.unionByName(_ids(spark, lines, quotas, seconds))
     if quotas.topics_total is not None or quotas.topics:
-        found = found.unionByName(_topics(lines, quotas, seconds))
+        found = found.unionByName(_topics(spark, lines, quotas, seconds))
     had = levels(spark, lines, quotas)
     return found if had is None else found.unionByName(_held(had))
 
@@ -77,32 +80,36 @@ def demand(spark: SparkSession, lines: DataFrame, quotas: QuotaFile, seconds: in
 def _demand(spark: SparkSession, lines: DataFrame, quotas: QuotaFile, seconds: int) -> DataFrame:
     """What came for each owner: `at` (seconds since the epoch), `demand`, above 0."""
     kinds = _measures(limit.kind for limit in quotas.limits)
-    long = _came(lines, kinds, ("principal", "client_id"), seconds)
     # Of the lines themselves: of their sums, Spark would reckon these a second time.
-    pairs = lines.where(F.col("type") == "usage").select("principal", "client_id").distinct()
-    owned = holders(spark, pairs, [limit for limit in quotas.limits if limit.kind in kinds])
-    same = (
-        (long["principal"] == owned["principal"])
-        & long["client_id"].eqNullSafe(owned["client_id"])
-        & (long["_kind"] == owned["kind"])
+    pairs = query("select distinct principal, client_id from {lines} where type = 'usage'", lines=lines)
+    return query(
+        f"""
+        select kind, owner_user, owner_client, cast(null as string) as topic, limit, burst, at,
+            cast(sum(demand) as double) as demand
+        from ({_came(kinds, ("principal", "client_id"), seconds)}) as came join {{owned}} as owned
+            on came.principal = owned.principal and came.client_id <=> owned.client_id and came.of = owned.kind
+        group by all
+        """,
+        lines=lines,
+        owned=holders(spark, pairs, [limit for limit in quotas.limits if limit.kind in kinds]),
     )
-    joined = long.join(owned, on=same, how="inner")
-    return joined.groupBy(
-        "kind", "owner_user", "owner_client", F.lit(None).cast("string").alias("topic"), "limit", "burst", "at"
-    ).agg(F.sum("demand").cast("double").alias("demand"))
 
 
 def _tenant_demand(spark: SparkSession, lines: DataFrame, quotas: QuotaFile, seconds: int) -> DataFrame:
     """The same for each tenant, of all its users together."""
     kinds = _measures(kind for one in quotas.tenants.values() for kind in one.rates)
     limits = [(name, kind, of_tenants(kind), rate) for name, one in quotas.tenants.items() for kind, rate in one.rates.items()]
-    rates = F.broadcast(local_frame(spark, limits, "tenant string, _kind string, kind string, limit double"))
-    principals = lines.where(F.col("type") == "usage").select("principal").distinct()
-    came = _came(lines, kinds, ("principal",), seconds).join(tenants(spark, principals, quotas), on="principal", how="inner")
-    nobody = [F.lit(None).cast("string").alias(name) for name in ("owner_user", "owner_client")]
-    owned = came.join(rates, on=["tenant", "_kind"], how="inner")
-    return owned.groupBy("kind", *nobody, F.col("tenant").alias("topic"), "limit", F.lit(0.0).alias("burst"), "at").agg(
-        F.sum("demand").cast("double").alias("demand")
+    principals = query("select distinct principal from {lines} where type = 'usage'", lines=lines)
+    return query(
+        f"""
+        select /*+ broadcast(rates) */ kind, {NOBODY}, tenant as topic, limit, 0D as burst, at,
+            cast(sum(demand) as double) as demand
+        from ({_came(kinds, ("principal",), seconds)}) join {{members}} using (principal) join {{rates}} as rates using (tenant, of)
+        group by all
+        """,
+        lines=lines,
+        members=tenants(spark, principals, quotas),
+        rates=local_frame(spark, limits, "tenant string, of string, kind string, limit double"),
     )
 
 
@@ -115,64 +122,61 @@ def levels(spark: SparkSession, lines: DataFrame, quotas: QuotaFile) -> DataFram
     found = []
     if limits:
         had = _had(lines, {kind: LEVELS[kind] for kind in {limit.kind for limit in limits}}, "user")
-        pairs = had.select(F.col("name").alias("principal"), F.lit(None).cast("string").alias("client_id")).distinct()
-        owned = holders(spark, pairs, limits).select("principal", F.col("kind").alias("_of"), "owner_user", "owner_client", "limit")
-        joined = had.join(owned, on=(had["name"] == owned["principal"]) & (had["kind"] == owned["_of"]), how="inner")
-        found.append(joined.withColumn("topic", F.lit(None).cast("string")))
+        pairs = query("select distinct name as principal, cast(null as string) as client_id from {had}", had=had)
+        mine = """
+            select kind, owner_user, owner_client, cast(null as string) as topic, limit, at, level
+            from {had} as had join {owned} as owned on had.name = owned.principal and had.of = owned.kind
+        """
+        found.append(query(mine, had=had, owned=holders(spark, pairs, limits)))
     for rows, name, fields in (
         (of_groups, "tenant", {of_tenants(kind): level for kind, level in LEVELS.items()}),
         (of_topics, "topic", {TOPIC_STORED: "stored_bytes"}),
     ):
         if rows:
-            limited = F.broadcast(local_frame(spark, rows, "name string, kind string, limit double"))
             wanted = {kind: field for kind, field in fields.items() if any(kind == row[1] for row in rows)}
-            nobody = {one: F.lit(None).cast("string") for one in ("owner_user", "owner_client")}
-            joined = _had(lines, wanted, name).join(limited, on=["name", "kind"], how="inner")
-            found.append(joined.withColumns({**nobody, "topic": F.col("name")}))
-    return reduce(DataFrame.unionByName, [one.select(*WHO, "limit", "at", "level") for one in found]) if found else None
+            theirs = f"""
+                select /*+ broadcast(limits) */ of as kind, {NOBODY}, name as topic, limit, at, level
+                from {{had}} join {{limits}} as limits using (name, of)
+            """
+            limited = local_frame(spark, rows, "name string, of string, limit double")
+            found.append(query(theirs, had=_had(lines, wanted, name), limits=limited))
+    return reduce(DataFrame.unionByName, found) if found else None
 
 
 def _had(lines: DataFrame, fields: Mapping[str, str], name: str) -> DataFrame:
-    """`name`, `kind`, `at`, `level` of those whose name is in a column of lines `owned`; `fields`: kind -> field."""
-    owned = lines.where((F.col("type") == "owned") & F.col(name).isNotNull())
-    stack = ", ".join(f"'{kind}', {field}" for kind, field in fields.items())
-    columns = [interval_bucket(LEVEL_SECONDS).alias("at"), F.col(name).alias("name")]
-    each = owned.select(*columns, F.expr(f"stack({len(fields)}, {stack}) as (kind, level)")).where("level is not null")
-    return each.groupBy("name", "kind", "at").agg(F.max("level").cast("double").alias("level"))
+    """`name`, `of` (a kind), `at`, `level` of those whose name is in a column of lines `owned`; `fields`: kind -> field."""
+    told = f"""
+        select name, of, at, cast(max(level) as double) as level from (
+            select {name} as name, {interval_bucket(LEVEL_SECONDS)} as at, {_stack(fields)} as (of, level)
+            from {{lines}} where type = 'owned' and {name} is not null
+        ) where level is not null group by name, of, at
+    """
+    return query(told, lines=lines)
 
 
 def _held(had: DataFrame) -> DataFrame:
     """The outcome for limits of what there is at a time."""
-    zero = F.lit(0.0)
-    looks = F.array_sort(F.collect_list(F.struct("at", "level")))
-    start = F.struct(
-        zero.alias("had"),
-        F.lit(None).cast("double").alias("before"),
-        zero.alias("refused"),
-        F.lit(0).alias("times"),
-        F.first("limit").alias("limit"),
-    )
-    rows = had.withColumn("demand", F.col("level") * LEVEL_SECONDS).withColumn("burst", zero)
-    walk = F.aggregate(looks, start, _look)
-    over = F.col("level") > F.col("limit")
-    throttled = F.count_if(over) * F.lit(LEVEL_SECONDS)
-    return _told(rows, LEVEL_SECONDS, throttled, zero, walk["refused"], walk["times"]).withColumn("total", F.col("peak"))
+    start = "named_struct('had', 0D, 'before', cast(null as double), 'refused', 0D, 'times', 0, 'limit', first(limit))"
+    walk = f"aggregate(array_sort(collect_list(struct(at, level))), {start}, (state, look) -> {_look()})"
+    throttled = f"count_if(level > limit) * {LEVEL_SECONDS}"
+    rows = f"select *, level * {LEVEL_SECONDS} as demand, 0D as burst from {{had}}"
+    figures = _told(rows, LEVEL_SECONDS, throttled=throttled, waiting="walk.refused", times="walk.times", total="peak", walk=walk)
+    return query(figures, had=had)
 
 
-def _look(state: Column, look: Column) -> Column:
-    """One look. `had`: what there would be under the limit; `before`: what the look before saw, null before the first."""
-    level, limit = look["level"], state["limit"]
-    had = F.when(state["before"].isNull(), level).otherwise(state["had"])
-    more = level - F.coalesce(state["before"], level)
-    now = F.when(more > 0, F.least(had + more, F.greatest(had, limit))).otherwise(F.greatest(had + more, F.lit(0.0)))
-    begins = (level > limit) & (F.coalesce(state["before"], F.lit(0.0)) <= limit)
-    return F.struct(
-        now.alias("had"),
-        level.alias("before"),
-        (state["refused"] + F.greatest(had + more - now, F.lit(0.0))).alias("refused"),
-        (state["times"] + F.when(begins, 1).otherwise(0)).alias("times"),
-        limit.alias("limit"),
-    )
+def _look() -> str:
+    """SQL: one look. `had`: what there would be under the limit; `before`: what the look before saw, null before the first."""
+    had = "if(state.before is null, look.level, state.had)"
+    then = f"({had} + look.level - coalesce(state.before, look.level))"
+    now = f"if({then} > {had}, least({then}, greatest({had}, state.limit)), greatest({then}, 0D))"
+    begins = "look.level > state.limit and coalesce(state.before, 0D) <= state.limit"
+    return f"""named_struct(
+        'had', {now},
+        'before', look.level,
+        'refused', state.refused + greatest({then} - {now}, 0D),
+        'times', state.times + if({begins}, 1, 0),
+        'limit', state.limit
+    )"""
 
 
 def _measures(kinds: Iterable[str]) -> dict[str, Measure]:
@@ -181,170 +185,188 @@ def _measures(kinds: Iterable[str]) -> dict[str, Measure]:
     return {key.kind: key.measure for key in KEYS if key.measure is not None and key.kind in wanted}
 
 
-def _came(lines: DataFrame, measures: Mapping[str, Measure], by: Sequence[str], seconds: int) -> DataFrame:
-    """What came in each bucket: `at`, the columns of `by`, `_kind`, `demand` above 0."""
-    figures = [_measured(measure).alias(kind) for kind, measure in measures.items()]
-    used = lines.where(F.col("type") == "usage").select(interval_bucket(seconds).alias("at"), *by, *figures)
-    sums = used.groupBy("at", *by).agg(*[F.sum(kind).alias(kind) for kind in measures])
-    stack = ", ".join(f"'{kind}', {kind}" for kind in measures)
-    return sums.select("at", *by, F.expr(f"stack({len(measures)}, {stack}) as (_kind, demand)")).where("demand > 0")
+def _came(measures: Mapping[str, Measure], by: Sequence[str], seconds: int) -> str:
+    """SQL: what came in each bucket, of `lines`: `at`, the columns of `by`, `of` (a kind), `demand` above 0."""
+    keys, sums = ", ".join(by), ", ".join(f"sum({_measured(measure)}) as {kind}" for kind, measure in measures.items())
+    return f"""
+        select * from (
+            select at, {keys}, {_stack({kind: kind for kind in measures})} as (of, demand) from (
+                select {interval_bucket(seconds)} as at, {keys}, {sums} from {{lines}} where type = 'usage' group by all
+            )
+        ) where demand > 0
+    """
+
+
+def _stack(columns: Mapping[str, str]) -> str:
+    """SQL: a row for each name and column in place of one row with all columns."""
+    pairs = ", ".join(f"'{name}', {column}" for name, column in columns.items())
+    return f"stack({len(columns)}, {pairs})"
 
 
 def _topic_demand(spark: SparkSession, lines: DataFrame, quotas: QuotaFile, seconds: int) -> DataFrame:
     """The same for each topic that has a rate of its own, of everybody together."""
     limits = [(kind, topic, rate) for kind, rates in quotas.topic_rates.items() for topic, rate in rates.items()]
-    rates = F.broadcast(local_frame(spark, limits, "kind string, topic string, limit double"))
-    measured = [F.when(_measured(one.measure) > 0, F.lit(one.kind)) for one in TOPIC_RATES]
-    rows = lines.where((F.col("type") == "usage") & F.col("topic").isNotNull()).select(
-        interval_bucket(seconds).alias("at"),
-        "topic",
-        F.coalesce(*measured).alias("kind"),
-        "record_bytes",
-    )
-    nobody = [F.lit(None).cast("string").alias(name) for name in ("owner_user", "owner_client")]
-    sums = rows.groupBy("at", "topic", "kind").agg(F.sum("record_bytes").cast("double").alias("demand"))
-    return sums.join(rates, on=["kind", "topic"], how="inner").select(
-        "kind", *nobody, "topic", "limit", F.lit(0.0).alias("burst"), "at", "demand"
+    kind = " ".join(f"when {_measured(one.measure)} > 0 then '{one.kind}'" for one in TOPIC_RATES)
+    return query(
+        f"""
+        with sums as (
+            select {interval_bucket(seconds)} as at, topic, case {kind} end as kind, cast(sum(record_bytes) as double) as demand
+            from {{lines}} where type = 'usage' and topic is not null group by all
+        )
+        select /*+ broadcast(rates) */ kind, {NOBODY}, topic, limit, 0D as burst, at, demand
+        from sums join {{rates}} as rates using (kind, topic)
+        """,
+        lines=lines,
+        rates=local_frame(spark, limits, "kind string, topic string, limit double"),
     )
 
 
-def _measured(measure: Measure) -> Column:
-    """What a line counts towards a limit, 0 where the limit is about other lines."""
-    mine = F.col("topic").isNotNull() if measure.by_topic else F.col("topic").isNull()
+def _measured(measure: Measure) -> str:
+    """SQL: what a line counts towards a limit, 0 where the limit is about other lines."""
+    mine = f"topic is {'not null' if measure.by_topic else 'null'}"
     if measure.apis:
-        mine &= F.col("api_key").isin(*measure.apis)
-    return F.when(mine, F.col(measure.field)).otherwise(0)
+        mine += f" and api_key in ({', '.join(map(str, measure.apis))})"
+    return f"if({mine}, {measure.field}, 0)"
 
 
 def _queued(demand: DataFrame, lengths: Lengths) -> DataFrame:
-    own = demand.withColumn("burst", F.when(F.col("burst") > 0, F.col("burst")).otherwise(F.col("limit") * BURST_SECONDS))
-    each = own.groupBy(*WHO, "limit", "burst", (F.col("at") - F.col("at") % lengths.rates).alias("at")).agg(
-        F.sum("demand").alias("demand"), F.collect_list(F.struct("at", "demand")).alias("parts")
+    start = """named_struct(
+        'level', -first(burst), 'end', 0D, 'throttled', 0D, 'longest', 0D, 'times', 0, 'limit', first(limit), 'burst', first(burst)
+    )"""
+    walk = f"aggregate(array_sort(flatten(collect_list(parts))), {start}, (state, part) -> {_step(float(lengths.interval))})"
+    each = f"""
+        select {_WHO}, limit, burst, at - at % {lengths.rates} as at,
+            sum(demand) as demand, collect_list(struct(at, demand)) as parts
+        from (select {_WHO}, limit, if(burst > 0, burst, limit * {BURST_SECONDS}) as burst, at, demand from {{demand}}) group by all
+    """
+    told = _told(
+        each,
+        lengths.rates,
+        throttled="walk.throttled",
+        wait="walk.longest / walk.limit",
+        waiting="greatest(walk.level, 0D)",
+        times="walk.times",
+        walk=walk,
     )
-    zero = F.lit(0.0)
-    start = F.struct(
-        (-F.first("burst")).alias("level"),
-        F.lit(0.0).alias("end"),
-        zero.alias("throttled"),
-        zero.alias("longest"),
-        F.lit(0).alias("times"),
-        F.first("limit").alias("limit"),
-        F.first("burst").alias("burst"),
-    )
-    parts = F.array_sort(F.flatten(F.collect_list("parts")))
-    walk = F.aggregate(parts, start, lambda state, part: _step(state, part, float(lengths.interval)))
-    rest = F.greatest(walk["level"], zero)
-    return _told(each, lengths.rates, walk["throttled"], walk["longest"] / walk["limit"], rest, walk["times"])
+    return query(told, demand=demand)
 
 
-def _step(state: Column, part: Column, length: float) -> Column:
-    """One interval. `level` is what came beyond the burst less what could go: above 0 it is a debt, at -burst nothing was used.
+def _step(length: float) -> str:
+    """SQL: one interval. `level` is what came beyond the burst less what could go: above 0 it is a debt, at -burst nothing was
+    used.
 
     Who waits as told is never far above 0, and at 0 as long as there is something to send. When in the interval it came is not
     known: at its start it would be gone soonest, but it cannot have come sooner than who waits as told may send it. In an interval
     longer than the burst takes it came evenly.
     """
-    limit, burst, zero = state["limit"], state["burst"], F.lit(0.0)
-    passes = limit * length
-    gap = F.greatest(part["at"] - state["end"], zero)
-    before = F.greatest(state["level"] - limit * gap, -burst)
-    sooner = F.greatest(before + part["demand"] - passes, -burst)
-    last = part["demand"] * F.least(burst / passes, F.lit(1.0))
-    later = F.least(F.greatest(before - passes, -burst) + last, zero)
-    level = F.greatest(sooner, later)
+    limit, burst = "state.limit", "state.burst"
+    passes = f"({limit} * {length}D)"
+    gap = "greatest(part.at - state.`end`, 0D)"
+    before = f"greatest(state.level - {limit} * {gap}, -{burst})"
+    sooner = f"greatest({before} + part.demand - {passes}, -{burst})"
+    last = f"part.demand * least({burst} / {passes}, 1D)"
+    later = f"least(greatest({before} - {passes}, -{burst}) + {last}, 0D)"
+    level = f"greatest({sooner}, {later})"
     # What came in a short interval is reckoned up to an interval too soon, so that its owner seems to have that much left.
-    near = -F.greatest(burst * _AT_LIMIT, F.when(passes <= burst * _SHORT, passes).otherwise(zero))
-    begin = F.when((before >= near) & (before < 0), zero).otherwise(before)
-    at_limit = (before >= near) | (level >= near)
-    throttled = F.when(at_limit, F.least(F.greatest((begin + part["demand"]) / limit, zero), F.lit(length))).otherwise(zero)
+    near = f"-greatest({burst} * {_AT_LIMIT}D, if({passes} <= {burst} * {_SHORT}D, {passes}, 0D))"
+    begin = f"if({before} >= {near} and {before} < 0, 0D, {before})"
+    at_limit = f"({before} >= {near} or {level} >= {near})"
+    throttled = f"if({at_limit}, least(greatest(({begin} + part.demand) / {limit}, 0D), {length}D), 0D)"
     # What was left of a debt when the interval before ended was paid in the time without traffic.
     # Who is still at the limit after it has waited: no request came, as it was told to wait.
-    goes_on = (state["throttled"] > 0) & (state["level"] >= near) & (before >= near)
-    paid = F.when(goes_on, gap).otherwise(F.least(F.greatest(state["level"], zero) / limit, gap))
-    begins = (throttled > 0) & ~goes_on
-    return F.struct(
-        level.alias("level"),
-        (part["at"] + F.lit(length)).alias("end"),
-        (state["throttled"] + throttled + paid).alias("throttled"),
-        F.greatest(state["longest"], level).alias("longest"),
-        (state["times"] + F.when(begins, 1).otherwise(0)).alias("times"),
-        limit.alias("limit"),
-        burst.alias("burst"),
-    )
+    goes_on = f"(state.throttled > 0 and state.level >= {near} and {before} >= {near})"
+    paid = f"if({goes_on}, {gap}, least(greatest(state.level, 0D) / {limit}, {gap}))"
+    begins = f"{throttled} > 0 and not {goes_on}"
+    return f"""named_struct(
+        'level', {level},
+        'end', part.at + {length}D,
+        'throttled', state.throttled + {throttled} + {paid},
+        'longest', greatest(state.longest, {level}),
+        'times', state.times + if({begins}, 1, 0),
+        'limit', {limit},
+        'burst', {burst}
+    )"""
 
 
-def _told(rows: DataFrame, seconds: int, throttled: Column, wait: Column, waiting: Column, times: Column) -> DataFrame:
-    rate, length = F.col("demand") / F.lit(float(seconds)), F.lit(seconds)
-    over = rate > F.col("limit")
-    at = F.timestamp_seconds("at")
-    quantiles = F.percentile_approx(rate, [0.5, 0.95, 0.99])
-    sums = rows.groupBy(*WHO).agg(
-        F.first("limit").alias("limit"),
-        F.first("burst").alias("burst"),
-        quantiles.alias("quantiles"),
-        F.max(rate).alias("peak"),
-        F.sum("demand").alias("total"),
-        (F.count("*") * length).alias("seconds"),
-        (F.count_if(over) * length).alias("seconds_over"),
-        throttled.cast("double").alias("seconds_throttled"),
-        wait.cast("double").alias("longest_wait"),
-        waiting.cast("double").alias("waiting"),
-        F.min(F.when(over, at)).alias("first_over"),
-        F.max(F.when(over, at)).alias("last_over"),
-        times.cast("bigint").alias("times"),
-    )
-    p = [F.col("quantiles")[index].alias(name) for index, name in enumerate(("p50", "p95", "p99"))]
-    last = ("peak", "total", "seconds", "seconds_over", "seconds_throttled", "longest_wait", "waiting")
-    return sums.select(*WHO, "limit", "burst", *p, *last, "first_over", "last_over", "times")
+def _told(
+    rows: str,
+    seconds: int,
+    *,
+    throttled: str,
+    times: str,
+    wait: str = "0D",
+    waiting: str = "0D",
+    total: str = "sum(demand)",
+    walk: str = "null",
+) -> str:
+    """SQL of the outcome, in SCHEMA, of `rows` (SQL, too): WHO, `limit`, `burst`, `at`, `demand`. The others are sums over all rows
+    of an owner, or parts of `walk`, which is such a sum."""
+    rate = f"(demand / {seconds}D)"
+    over = f"{rate} > `limit`"
+    return f"""
+        select * except (quantiles, walk) from (
+            select {_WHO}, first(limit) as limit, first(burst) as burst,
+                percentile_approx({rate}, array(0.5D, 0.95D, 0.99D)) as quantiles,
+                quantiles[0] as p50, quantiles[1] as p95, quantiles[2] as p99,
+                max({rate}) as peak, {total} as total,
+                count(*) * {seconds} as seconds, count_if({over}) * {seconds} as seconds_over,
+                {walk} as walk, cast({throttled} as double) as seconds_throttled,
+                {wait} as longest_wait, {waiting} as waiting, cast({times} as bigint) as times,
+                min(if({over}, timestamp_seconds(at), null)) as first_over,
+                max(if({over}, timestamp_seconds(at), null)) as last_over
+            from ({rows}) group by {_WHO}
+        )
+    """
 
 
 def _ids(spark: SparkSession, lines: DataFrame, quotas: QuotaFile, seconds: int) -> DataFrame:
     """New producer ids within a window: over the limit every Produce of the user is throttled."""
-    rows = lines.where(F.col("type") == "producer_ids").select(
-        interval_bucket(seconds).alias("at"),
-        "user",
-        "proxy",
-        F.col("counted").cast("double").alias("counted"),
+    users = query(
+        # A level, not a sum over time.
+        f"""
+        select at, user, sum(counted) * {seconds} as demand from (
+            select {interval_bucket(seconds)} as at, user, proxy, cast(max(counted) as double) as counted
+            from {{lines}} where type = 'producer_ids' group by all
+        ) group by at, user
+        """,
+        lines=lines,
     )
-    each = rows.groupBy("at", "user", "proxy").agg(F.max("counted").alias("counted"))
-    users = each.groupBy("at", "user").agg((F.sum("counted") * F.lit(seconds)).alias("demand"))  # a level, not a sum over time
-    pairs = users.select(F.col("user").alias("principal"), F.lit(None).cast("string").alias("client_id")).distinct()
-    owned = holders(spark, pairs, [limit for limit in quotas.limits if limit.kind == "producer_ids"])
-    joined = users.join(owned.drop("client_id"), on=users["user"] == owned["principal"], how="inner")
-    over = F.col("demand") / F.lit(seconds) > F.col("limit")
-    named = joined.withColumn("topic", F.lit(None).cast("string"))
-    return _told(named, seconds, F.count_if(over) * F.lit(seconds), F.lit(0.0), F.lit(0.0), F.count_if(over)).withColumn(
-        "total", F.col("peak")
-    )
+    pairs = query("select distinct user as principal, cast(null as string) as client_id from {users}", users=users)
+    rows = """
+        select kind, owner_user, owner_client, cast(null as string) as topic, limit, burst, at, demand
+        from {users} as users join {owned} as owned on users.user = owned.principal
+    """
+    over = f"count_if(demand / {seconds} > `limit`)"
+    told = _told(rows, seconds, throttled=f"{over} * {seconds}", times=over, total="peak")
+    return query(told, users=users, owned=holders(spark, pairs, [one for one in quotas.limits if one.kind == "producer_ids"]))
 
 
-def _topics(lines: DataFrame, quotas: QuotaFile, seconds: int) -> DataFrame:
+def _topics(spark: SparkSession, lines: DataFrame, quotas: QuotaFile, seconds: int) -> DataFrame:
     """Bytes into topics: a topic over its threshold is refused while all together are over the total. Without a threshold of its
     own a topic has an equal share of what the others leave of the total."""
-    rows = lines.where((F.col("type") == "usage") & F.col("topic").isNotNull() & (F.col("api") == "Produce")).select(
-        interval_bucket(seconds).alias("at"), "topic", "record_bytes"
+    own, total = quotas.topics or {}, quotas.topics_total
+    rest = "null" if total is None else f"{max(float(total - sum(own.values())), 0.0)}D / greatest(others, 1)"
+    rows = f"""
+        with sums as (
+            select {interval_bucket(seconds)} as at, topic, cast(sum(record_bytes) as double) as demand
+            from {{lines}} where type = 'usage' and topic is not null and api = 'Produce' group by all
+        ),
+        both as (select /*+ broadcast(named) */ at, topic, demand, own from sums left join {{named}} as named using (topic)),
+        others as (select count(distinct topic) as others from both where own is null),
+        limited as (
+            select /*+ broadcast(others) */ at, topic, demand, coalesce(own, {rest}) as limit from both cross join others
+        )
+        select 'bytes_in' as kind, {NOBODY}, topic, limit, 0D as burst, at, demand,
+            sum(demand) over (partition by at) / {seconds}D as together
+        from limited where limit > 0
+    """
+    excess = f"(demand - `limit` * {seconds})"
+    refused = f"{excess} > 0 and together > {float(total or 0)}D"
+    told = _told(
+        rows,
+        seconds,
+        throttled=f"count_if({refused}) * {seconds}",
+        waiting=f"sum(if({refused}, {excess}, 0D))",
+        times=f"count_if({refused})",
     )
-    sums = rows.groupBy("at", "topic").agg(F.sum("record_bytes").cast("double").alias("demand"))
-    total = quotas.topics_total if quotas.topics_total is not None else 0.0
-    own = quotas.topics or {}
-    named = F.broadcast(local_frame(sums.sparkSession, list(own.items()), "topic string, own double"))
-    both = sums.join(named, on="topic", how="left")
-    others = both.where("own is null").agg(F.count_distinct("topic").alias("others"))
-    rest = F.greatest(F.lit(total - sum(own.values())), F.lit(0.0)) / F.greatest("others", F.lit(1))
-    limit = F.coalesce("own", F.when(F.lit(quotas.topics_total is not None), rest))
-    limited = both.join(F.broadcast(others), how="cross").withColumn("limit", limit).where(F.col("limit") > 0)
-    together = F.sum("demand").over(Window.partitionBy("at")) / F.lit(float(seconds))
-    marked = limited.select(
-        F.lit("bytes_in").alias("kind"),
-        *[F.lit(None).cast("string").alias(name) for name in ("owner_user", "owner_client")],
-        "topic",
-        "limit",
-        F.lit(0.0).alias("burst"),
-        "at",
-        "demand",
-        together.alias("together"),
-    )
-    excess = F.col("demand") - F.col("limit") * F.lit(seconds)
-    refused = (excess > 0) & (F.col("together") > F.lit(total))
-    rest = F.sum(F.when(refused, excess).otherwise(0.0))
-    return _told(marked, seconds, F.count_if(refused) * F.lit(seconds), F.lit(0.0), rest, F.count_if(refused))
+    return query(told, lines=lines, named=local_frame(spark, list(own.items()), "topic string, own double"))

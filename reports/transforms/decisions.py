@@ -5,9 +5,9 @@ sample of its decisions and counts the rest in `left_out`; counts here have both
 written. The complete sums are in `refusals` and `traffic`.
 """
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import DataFrame
 
+from reports.sql import query
 from reports.transforms.buckets import bucket_start, dated
 
 _WHAT = ("quota", "mode", "action", "entity_user", "entity_client_id", "entity_tenant")
@@ -15,30 +15,15 @@ _WHAT = ("quota", "mode", "action", "entity_user", "entity_client_id", "entity_t
 
 def decisions(lines: DataFrame) -> DataFrame:
     """The decisions as logged, with `date` (UTC) first and the entity in three columns."""
-    return lines.where(F.col("type") == "decision").select(
-        "date",
-        "at",
-        "proxy",
-        "quota",
-        "mode",
-        "action",
-        F.col("entity.user").alias("entity_user"),
-        F.col("entity.client_id").alias("entity_client_id"),
-        F.col("entity.tenant").alias("entity_tenant"),
-        "principal",
-        "client_id",
-        "client_address",
-        "api",
-        "api_key",
-        "api_version",
-        "items",
-        "topics",
-        "usage",
-        "limit",
-        "left",
-        "throttle_ms",
-        "message",
-        "left_out",
+    return query(
+        """
+        select date, at, proxy, quota, mode, action,
+            entity.user as entity_user, entity.client_id as entity_client_id, entity.tenant as entity_tenant,
+            principal, client_id, client_address, api, api_key, api_version, items, topics, usage, limit, left, throttle_ms,
+            message, left_out
+        from {lines} where type = 'decision'
+        """,
+        lines=lines,
     )
 
 
@@ -48,18 +33,12 @@ def throttles(decided: DataFrame, seconds: int) -> DataFrame:
     Out, beside those: `decisions` (written and left out), `written`; of the written ones `items`, `throttle_ms` (sum),
     `max_throttle_ms`, `max_usage`, and `limit` (the lowest in force).
     """
-    rows = decided.select(bucket_start("at", seconds).alias("start"), *_WHAT, "items", "throttle_ms", "usage", "limit", "left_out")
-    sums = rows.groupBy("start", *_WHAT).agg(
-        _with_left_out().alias("decisions"),
-        F.count("*").alias("written"),
-        F.sum("items").alias("items"),
-        F.sum("throttle_ms").alias("throttle_ms"),
-        F.max("throttle_ms").alias("max_throttle_ms"),
-        F.max("usage").alias("max_usage"),
-        F.min("limit").alias("limit"),
-    )
-    return dated(sums, seconds)
-
-
-def _with_left_out() -> Column:
-    return F.count("*") + F.sum("left_out")
+    what = ", ".join(_WHAT)
+    sums = f"""
+        select {bucket_start("at", seconds)} as start, {what},
+            count(*) + sum(left_out) as decisions, count(*) as written,
+            sum(items) as items, sum(throttle_ms) as throttle_ms, max(throttle_ms) as max_throttle_ms,
+            max(usage) as max_usage, min(limit) as limit
+        from {{decided}} group by all
+    """
+    return query(dated(sums, seconds), decided=decided)

@@ -5,9 +5,9 @@ In: valid lines without duplicates. Out: `gaps`, the columns of `files`. Left to
 """
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812
 
 from reports.arrow_rows import table_schema
+from reports.sql import query
 
 FILES = table_schema("file string, proxy string, boot string, lines bigint, quarantined bigint")
 """The table `files`."""
@@ -15,4 +15,4 @@ FILES = table_schema("file string, proxy string, boot string, lines bigint, quar
 
 def gaps(lines: DataFrame) -> DataFrame:
     """What the proxies say they lost: `date`, `at`, `proxy`, `boot`, `lines`."""
-    return lines.where(F.col("type") == "gap").select("date", "at", "proxy", "boot", "lines")
+    return query("select date, at, proxy, boot, lines from {lines} where type = 'gap'", lines=lines)

@@ -5,7 +5,9 @@ In: good lines, each once; several proxies tell the same, once a minute. Out: `o
 """
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812
+
+from reports.sql import query
+from reports.transforms.buckets import bucket_start
 
 OWNER = ("tenant", "user", "topic")
 """Who has it; one of the three is set."""
@@ -18,8 +20,12 @@ def owned(lines: DataFrame) -> DataFrame:
     """A row for each day and owner, with the start of the last interval as `at`. Each figure is the largest of any proxy in the
     last five minutes that tell of it: a proxy that does not know all topics yet tells of fewer, and one that was there in the
     morning alone is out of date."""
-    since_epoch = F.unix_seconds("start")
-    look = (since_epoch - F.pmod(since_epoch, F.lit(_LOOK))).alias("look")
-    told = lines.where(F.col("type") == "owned").select("date", *OWNER, "start", look, *FIGURES)
-    last = [F.max(F.when(F.col(name).isNotNull(), F.struct("look", name)))[name].alias(name) for name in FIGURES]
-    return told.groupBy("date", *OWNER).agg(F.max("start").alias("at"), *last)
+    figures = ", ".join(f"max(if({name} is null, null, struct(look, {name}))).{name} as {name}" for name in FIGURES)
+    return query(
+        f"""
+        select date, {", ".join(OWNER)}, max(start) as at, {figures}
+        from (select *, {bucket_start("start", _LOOK)} as look from {{lines}} where type = 'owned')
+        group by date, {", ".join(OWNER)}
+        """,
+        lines=lines,
+    )

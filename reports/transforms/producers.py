@@ -5,28 +5,22 @@ proxy is a lower bound, and the sum over proxies an upper one; both are there.
 """
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812
 
+from reports.sql import query
 from reports.transforms.buckets import bucket_start, dated
 
 
 def producer_ids(lines: DataFrame, seconds: int) -> DataFrame:
     """For each bucket of `seconds` and user: `active` and `counted` (the maximum of one proxy), `active_all` (sum over
     proxies), `window_ms`, `limit` (the lowest)."""
-    rows = lines.where(F.col("type") == "producer_ids").select(
-        bucket_start("start", seconds).alias("start"), "user", "proxy", "active", "counted", "window_ms", "limit"
-    )
-    each = rows.groupBy("start", "user", "proxy").agg(
-        F.max("active").alias("active"),
-        F.max("counted").alias("counted"),
-        F.max("window_ms").alias("window_ms"),
-        F.min("limit").alias("limit"),
-    )
-    sums = each.groupBy("start", "user").agg(
-        F.max("active").alias("active"),
-        F.max("counted").alias("counted"),
-        F.sum("active").alias("active_all"),
-        F.max("window_ms").alias("window_ms"),
-        F.min("limit").alias("limit"),
-    )
-    return dated(sums, seconds)
+    sums = f"""
+        with each as (
+            select {bucket_start("start", seconds)} as start, user, proxy,
+                max(active) as active, max(counted) as counted, max(window_ms) as window_ms, min(limit) as limit
+            from {{lines}} where type = 'producer_ids' group by all
+        )
+        select start, user, max(active) as active, max(counted) as counted, sum(active) as active_all,
+            max(window_ms) as window_ms, min(limit) as limit
+        from each group by start, user
+    """
+    return query(dated(sums, seconds), lines=lines)

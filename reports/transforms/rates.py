@@ -4,11 +4,9 @@ In: good lines, each once. Out: `rates`, a histogram for each day. Histograms of
 are an eighth of a doubling wide, so that a percentile is right to within 4.5 %; sums and peaks are exact.
 """
 
-from collections.abc import Sequence
+from pyspark.sql import DataFrame
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812
-
+from reports.sql import query
 from reports.transforms.buckets import bucket_start
 
 STEPS = 8
@@ -18,52 +16,33 @@ DIRECTIONS = ("produced", "fetched")
 ENTITY = ("scope", "principal", "client_id", "topic")
 
 
-def _of_api(api: str, value: str) -> Column:
-    """`value` where the row is about this API, else 0."""
-    return F.when(F.col("api") == api, F.col(value)).otherwise(0)
-
-
 def rates(lines: DataFrame, seconds: int) -> DataFrame:
     """Seconds at each rate, the rate averaged over buckets of `seconds`; time without traffic is left out.
 
     Out: `date`, `scope` (principal, client or topic), `principal`, `client_id`, `topic` (null where not of the scope), `direction`,
     `bin` (rates from 2^(bin/8) bytes per second on), `seconds`, `bytes`, `peak` (bytes per second, the highest).
     """
-    usage = lines.where((F.col("type") == "usage") & F.col("api").isin("Produce", "Fetch"))
-    start = bucket_start("start", seconds).alias("start")
-    requests = usage.where(F.col("topic").isNull()).select(
-        start,
-        "principal",
-        "client_id",
-        _of_api("Produce", "request_bytes").alias("produced"),
-        _of_api("Fetch", "response_bytes").alias("fetched"),
+    start, entity = bucket_start("start", seconds), ", ".join(ENTITY)
+    requests, records = (
+        f"sum(if(api = 'Produce', {produced}, 0)) as produced, sum(if(api = 'Fetch', {fetched}, 0)) as fetched"
+        for produced, fetched in (("request_bytes", "response_bytes"), ("record_bytes", "record_bytes"))
     )
-    clients = _sums(requests, "principal", "client_id")
-    topics = usage.where(F.col("topic").isNotNull()).select(
-        start, "topic", _of_api("Produce", "record_bytes").alias("produced"), _of_api("Fetch", "record_bytes").alias("fetched")
+    return query(
+        f"""
+        with used as (select * from {{lines}} where type = 'usage' and api in ('Produce', 'Fetch')),
+        clients as (select {start} as start, principal, client_id, {requests} from used where topic is null group by all),
+        every as (
+            select start, 'client' as scope, principal, client_id, null as topic, produced, fetched from clients
+            union all
+            select start, 'principal', principal, null, null, sum(produced), sum(fetched) from clients group by start, principal
+            union all
+            select {start}, 'topic', null, null, topic, {records} from used where topic is not null group by all
+        ),
+        long as (select start, {entity}, stack(2, 'produced', produced, 'fetched', fetched) as (direction, bytes) from every),
+        rated as (select to_date(start) as date, {entity}, direction, bytes, bytes / {seconds} as rate from long where bytes > 0)
+        select date, {entity}, direction, cast(floor(log2(rate) * {STEPS}) as int) as bin,
+            count(*) * {seconds} as seconds, sum(bytes) as bytes, max(rate) as peak
+        from rated group by all
+        """,
+        lines=lines,
     )
-    every = _scoped("client", clients).unionByName(_scoped("principal", _sums(clients, "principal")))
-    every = every.unionByName(_scoped("topic", _sums(topics, "topic")))
-    long = every.select("start", *ENTITY, F.expr("stack(2, 'produced', produced, 'fetched', fetched) as (direction, bytes)"))
-    rate = F.col("bytes") / F.lit(seconds)
-    binned = long.where(F.col("bytes") > 0).select(
-        F.to_date("start").alias("date"),
-        *ENTITY,
-        "direction",
-        F.floor(F.log2(rate) * STEPS).cast("int").alias("bin"),
-        "bytes",
-        rate.alias("rate"),
-    )
-    return binned.groupBy("date", *ENTITY, "direction", "bin").agg(
-        (F.count("*") * seconds).alias("seconds"), F.sum("bytes").alias("bytes"), F.max("rate").alias("peak")
-    )
-
-
-def _sums(rows: DataFrame, *keys: str) -> DataFrame:
-    return rows.groupBy("start", *keys).agg(*[F.sum(name).alias(name) for name in DIRECTIONS])
-
-
-def _scoped(scope: str, rows: DataFrame) -> DataFrame:
-    keys: Sequence[str] = ("principal", "client_id", "topic")
-    columns = [F.col(key) if key in rows.columns else F.lit(None).cast("string").alias(key) for key in keys]
-    return rows.select("start", F.lit(scope).alias("scope"), *columns, *DIRECTIONS)

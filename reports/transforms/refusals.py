@@ -4,8 +4,8 @@ In: good lines, each once. Out: `refusals`. Left to others: whose quota it was, 
 """
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812
 
+from reports.sql import query
 from reports.transforms.buckets import bucket_start, dated
 from reports.transforms.traffic import OTHER
 
@@ -15,9 +15,12 @@ def refusals(lines: DataFrame, seconds: int) -> DataFrame:
 
     Only lines about whole requests count, so that an item is not counted again in the line about its topic.
     """
-    of_request = F.col("topic").isNull() | (F.col("topic") == OTHER)
-    usage = lines.where((F.col("type") == "usage") & of_request).select(
-        bucket_start("start", seconds).alias("start"), "principal", "client_id", "api", F.explode("refused").alias("quota", "items")
-    )
-    sums = usage.groupBy("start", "quota", "principal", "client_id", "api").agg(F.sum("items").alias("items"))
-    return dated(sums.where(F.col("items") > 0), seconds)
+    sums = f"""
+        with each as (
+            select {bucket_start("start", seconds)} as start, principal, client_id, api, explode(refused) as (quota, items)
+            from {{lines}} where type = 'usage' and (topic is null or topic = '{OTHER}')
+        )
+        select start, quota, principal, client_id, api, sum(items) as items
+        from each group by start, quota, principal, client_id, api having sum(items) > 0
+    """
+    return query(dated(sums, seconds), lines=lines)

@@ -4,8 +4,8 @@ In: good lines, each once. Out: `topics`. Left to others: whole requests (`traff
 """
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812
 
+from reports.sql import query
 from reports.transforms.buckets import bucket_start, dated
 
 
@@ -15,18 +15,9 @@ def topics(lines: DataFrame, seconds: int) -> DataFrame:
     `topic_id` is set, and `topic` the same, where the proxy had not seen the topic's name. `records` is null where nothing
     counted them.
     """
-    usage = lines.where((F.col("type") == "usage") & F.col("topic").isNotNull()).select(
-        bucket_start("start", seconds).alias("start"),
-        "topic",
-        "topic_id",
-        "principal",
-        "client_id",
-        "api",
-        "requests",
-        "record_bytes",
-        "records",
-    )
-    sums = usage.groupBy("start", "topic", "topic_id", "principal", "client_id", "api").agg(
-        *[F.sum(name).alias(name) for name in ("requests", "record_bytes", "records")]
-    )
-    return dated(sums, seconds)
+    sums = f"""
+        select {bucket_start("start", seconds)} as start, topic, topic_id, principal, client_id, api,
+            sum(requests) as requests, sum(record_bytes) as record_bytes, sum(records) as records
+        from {{lines}} where type = 'usage' and topic is not null group by all
+    """
+    return query(dated(sums, seconds), lines=lines)

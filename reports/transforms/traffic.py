@@ -4,8 +4,8 @@ In: good lines, each once. Out: `traffic`. Left to others: topics, who refused w
 """
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812
 
+from reports.sql import query
 from reports.transforms.buckets import bucket_start, dated
 
 OTHER = "<other>"
@@ -17,19 +17,10 @@ def traffic(lines: DataFrame, seconds: int) -> DataFrame:
 
     `requests` leaves out lines of `<other>`, where requests cannot be told apart from the topics that they name.
     """
-    of_request = F.col("topic").isNull()
-    usage = lines.where((F.col("type") == "usage") & (of_request | (F.col("topic") == OTHER))).select(
-        bucket_start("start", seconds).alias("start"),
-        "principal",
-        "client_id",
-        "api",
-        F.when(of_request, F.col("requests")).otherwise(0).alias("requests"),
-        "request_bytes",
-        "response_bytes",
-        "mutations",
-        "throttle_ms",
-    )
-    sums = usage.groupBy("start", "principal", "client_id", "api").agg(
-        *[F.sum(name).alias(name) for name in ("requests", "request_bytes", "response_bytes", "mutations", "throttle_ms")]
-    )
-    return dated(sums, seconds)
+    sums = f"""
+        select {bucket_start("start", seconds)} as start, principal, client_id, api,
+            sum(if(topic is null, requests, 0)) as requests, sum(request_bytes) as request_bytes,
+            sum(response_bytes) as response_bytes, sum(mutations) as mutations, sum(throttle_ms) as throttle_ms
+        from {{lines}} where type = 'usage' and (topic is null or topic = '{OTHER}') group by all
+    """
+    return query(dated(sums, seconds), lines=lines)

@@ -4,9 +4,9 @@ In: good lines, each once; several proxies report the same volume, and each row 
 `volume_topics`. Left to others: when they will be full (`reports.forecast`).
 """
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import DataFrame
 
+from reports.sql import query
 from reports.transforms.buckets import bucket_start, dated
 
 REST = "<rest>"
@@ -21,54 +21,52 @@ _SIZES = ("total_bytes", "usable_bytes", "limit_bytes", "soft_limit_bytes", "rep
 def volumes(lines: DataFrame, seconds: int) -> DataFrame:
     """The last observation in each bucket of `seconds`, with the lowest `usable_bytes` and `factor` in it, and how many there
     were."""
-    seen = lines.where(F.col("type") == "volume").select(
-        bucket_start("at", seconds).alias("start"),
-        *VOLUME,
-        "source",
-        *_SIZES,
-        "factor",
-        F.struct("at", "proxy", "seq").alias("order"),
-    )
-    last = [F.max_by(name, "order").alias(name) for name in ("source", *_SIZES)]
-    sums = seen.groupBy("start", *VOLUME).agg(
-        *last,
-        F.min("usable_bytes").alias("least_usable_bytes"),
-        F.min("factor").alias("least_factor"),
-        F.count("*").alias("observations"),
-    )
-    used = F.col("total_bytes") - F.col("usable_bytes")
-    ordered = ("start", *VOLUME, "source", "total_bytes", "usable_bytes", used.alias("used_bytes"), *_SIZES[2:])
-    return dated(sums.select(*ordered, "least_usable_bytes", "least_factor", "observations"), seconds)
+    last = ", ".join(f"max_by({name}, struct(at, proxy, seq)) as {name}" for name in ("source", *_SIZES))
+    sums = f"""
+        select start, {", ".join(VOLUME)}, source, total_bytes, usable_bytes, total_bytes - usable_bytes as used_bytes,
+            {", ".join(_SIZES[2:])}, least_usable_bytes, least_factor, observations
+        from (
+            select {bucket_start("at", seconds)} as start, {", ".join(VOLUME)}, {last},
+                min(usable_bytes) as least_usable_bytes, min(factor) as least_factor, count(*) as observations
+            from {{lines}} where type = 'volume' group by all
+        )
+    """
+    return query(dated(sums, seconds), lines=lines)
 
 
 def volume_topics(lines: DataFrame) -> DataFrame:
     """The bytes of each topic's replicas on each volume, at the first and at the last check of each day that named all topics, or,
     where none did, that named the largest. What is left of the bytes of all replicas is of the topic REST."""
-    order = ("at", "proxy", "seq")
-    seen = lines.where((F.col("type") == "volume") & F.col("replica_bytes").isNotNull()).select(
-        "date",
-        *VOLUME,
-        F.struct(F.col("more_topic_bytes").isNull().alias("largest_alone"), *order).alias("first_order"),
-        F.struct(F.col("more_topic_bytes").isNotNull().alias("all"), *order).alias("last_order"),
-        F.struct("topic_bytes", "more_topic_bytes", "replica_bytes").alias("told"),
+    volume = ", ".join(VOLUME)
+    # Pairs of topic and bytes that add up to the bytes of all replicas.
+    more = "coalesce(more_topic_bytes, cast(map() as map<string, bigint>))"
+    pairs = f"transform(concat(map_entries(topic_bytes), map_entries({more})), one -> struct(one.key as topic, one.value as bytes))"
+    rest = "replica_bytes - aggregate(pairs, 0L, (total, one) -> total + one.bytes)"
+    return query(
+        f"""
+        with seen as (
+            select date, {volume}, struct(topic_bytes, more_topic_bytes, replica_bytes) as told,
+                struct(more_topic_bytes is null as some, at, proxy, seq) as first_order,
+                struct(more_topic_bytes is not null as every, at, proxy, seq) as last_order
+            from {{lines}} where type = 'volume' and replica_bytes is not null
+        ),
+        ends as (
+            select date, {volume}, min_by(told, first_order) as first, max_by(told, last_order) as last
+            from seen group by date, {volume}
+        ),
+        looks as (
+            select date, {volume}, 'first' as look, first.* from ends
+            union all
+            select date, {volume}, 'last' as look, last.* from ends
+        ),
+        paired as (select date, {volume}, look, {pairs} as pairs, replica_bytes from looks),
+        rows as (
+            select date, {volume}, look, inline(array_append(pairs, struct('{REST}' as topic, greatest({rest}, 0L) as bytes)))
+            from paired
+        )
+        select date, {volume}, topic,
+            max(if(look = 'first', bytes, null)) as first_bytes, max(if(look = 'last', bytes, null)) as last_bytes
+        from rows group by date, {volume}, topic
+        """,
+        lines=lines,
     )
-    ends = seen.groupBy("date", *VOLUME).agg(
-        F.min_by("told", "first_order").alias("first"), F.max_by("told", "last_order").alias("last")
-    )
-    rows = [
-        ends.select("date", *VOLUME, F.explode(_with_rest(F.col(name))).alias("row"), F.lit(name).alias("end"))
-        for name in ("first", "last")
-    ]
-    columns = [F.max(F.when(F.col("end") == name, F.col("row.bytes"))).alias(f"{name}_bytes") for name in ("first", "last")]
-    return rows[0].unionByName(rows[1]).groupBy("date", *VOLUME, F.col("row.topic").alias("topic")).agg(*columns)
-
-
-def _with_rest(told: Column) -> Column:
-    """Pairs of topic and bytes that add up to the bytes of all replicas."""
-    more = F.coalesce(told["more_topic_bytes"], F.create_map().cast("map<string,bigint>"))
-    pairs = F.transform(
-        F.concat(F.map_entries(told["topic_bytes"]), F.map_entries(more)),
-        lambda pair: F.struct(pair["key"].alias("topic"), pair["value"].alias("bytes")),
-    )
-    rest = told["replica_bytes"] - F.aggregate(pairs, F.lit(0).cast("bigint"), lambda total, pair: total + pair["bytes"])
-    return F.array_append(pairs, F.struct(F.lit(REST).alias("topic"), F.greatest(rest, F.lit(0)).alias("bytes")))

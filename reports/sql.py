@@ -1,0 +1,13 @@
+"""Queries in SQL. In: a text, and the DataFrames that it names in braces. Out: a DataFrame.
+
+Each function of Spark that Python calls is several calls of Java, so that a report of columns made in Python spends seconds on
+saying what it wants. A text is one call.
+"""
+
+from pyspark.sql import DataFrame
+
+
+def query(text: str, **frames: DataFrame) -> DataFrame:
+    """What `text` says of `frames`, of which there is one at least."""
+    spark = next(iter(frames.values())).sparkSession
+    return spark.sql(text, None, **frames)
