@@ -24,7 +24,7 @@ from reports.parallel import run_concurrently
 from reports.parquet import write_rows, write_table
 from reports.quotas.held_back import with_demand
 from reports.quotas.limits import QuotaFile
-from reports.quotas.replay import replay
+from reports.quotas.replay import replay, wanted
 from reports.stored import Stored, in_order
 from reports.tables import Tables
 
@@ -60,11 +60,14 @@ def write_period_tables(spark: SparkSession, ingested: Ingested, inputs: Inputs,
 
 def replays(spark: SparkSession, ingested: Ingested, inputs: Inputs) -> dict[str, DataFrame]:
     """The tables `quotas` and `what_if`, where there are such quotas."""
-    files = {"quotas": inputs.quotas, "what_if": inputs.what_if}
-    replayed = {name: replay(spark, ingested.lines, file, ingested.lengths) for name, file in files.items() if file is not None}
-    if inputs.quotas is not None:
-        lengths, decided = ingested.lengths, ingested.tables["decisions"].frame(spark)
-        replayed["quotas"] = with_demand(spark, replayed["quotas"], ingested.lines, decided, inputs.quotas, lengths.interval)
+    lines, lengths, replayed = ingested.lines, ingested.lengths, {}
+    for name, file in {"quotas": inputs.quotas, "what_if": inputs.what_if}.items():
+        if file is not None:
+            by_owner = wanted(spark, lines, file, lengths.interval)
+            replayed[name] = replay(spark, lines, by_owner, file, lengths)
+            if name == "quotas":
+                decided = ingested.tables["decisions"].frame(spark)
+                replayed[name] = with_demand(spark, replayed[name], by_owner, decided, file, lengths.interval)
     return replayed
 
 

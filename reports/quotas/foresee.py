@@ -24,7 +24,7 @@ from reports.line_store import deduplicate, with_row_position
 from reports.log_files import check_logs, is_local, log_size, spark_path
 from reports.parallel import run_concurrently
 from reports.quotas.limits import LEVELS, QuotaFile
-from reports.quotas.replay import replay
+from reports.quotas.replay import replay, wanted
 from reports.read import FAILURES
 from reports.requirements import check_requirements
 from reports.schema import LARGEST_COUNT, VERSIONS
@@ -95,7 +95,8 @@ def foresee_with(spark: SparkSession, stored: Path, quotas: QuotaFile) -> Forese
     lines = deduplicate(rows, spark.createDataFrame(places_of_copies(counted)), copies) if copies else rows
     # The longer of both is what rates are averages over, and has to be a multiple of the other.
     rates = interval * max(1, -(-60 // interval))
-    found = tuple(row.asDict() for row in replay(spark, lines, quotas, Lengths(rates, rates, interval)).collect())
+    outcome = replay(spark, lines, wanted(spark, lines, quotas, interval), quotas, Lengths(rates, rates, interval))
+    found = tuple(row.asDict() for row in outcome.collect())
     first, last = (told[name].astimezone() for name in ("first", "last"))
     levels = frozenset(kind for kind, field in LEVELS.items() if told[field])
     return Foreseen(found, told["lines"] - copies, first, last, interval, levels)

@@ -1,6 +1,6 @@
 """What owners of limits want: what they used in the busy intervals of the logs, and how the limits in force held them back.
 
-In: good lines, each once, the decisions among them, and a `QuotaFile`. Out: the columns of COLUMNS for each owner, of which
+In: what owners wanted (`reports.quotas.replay`), decisions, and a `QuotaFile`. Out: the columns of COLUMNS for each owner, of which
 `advice.limits` makes a suggestion. `kafka-quota-proxy quotas suggest` reads the same lines in its own way
 (`proxy/operate/suggest.py`), and a test holds both to the same outcome.
 
@@ -19,7 +19,7 @@ from reports.arrow_rows import local_frame
 from reports.quotas.catalogue import TOPIC_STORED
 from reports.quotas.holders import holders, tenants
 from reports.quotas.limits import LEVELS, QuotaFile, of_tenants
-from reports.quotas.replay import NOBODY, SCHEMA, WHO, demand, levels
+from reports.quotas.replay import NOBODY, SCHEMA, WHO, Wanted
 from reports.sql import query
 from reports.transforms.buckets import bucket_start
 
@@ -34,12 +34,11 @@ _WHO = ", ".join(WHO)
 
 
 def with_demand(
-    spark: SparkSession, replayed: DataFrame, lines: DataFrame, decided: DataFrame, quotas: QuotaFile, interval: int
+    spark: SparkSession, replayed: DataFrame, by_owner: Wanted, decided: DataFrame, quotas: QuotaFile, interval: int
 ) -> DataFrame:
     """The outcome of a replay with COLUMNS behind it, and with rows of owners of whom nothing passed."""
-    used, had = demand(spark, lines, quotas, interval), levels(spark, lines, quotas)
-    histories = [] if used is None else [_used(used, interval)]
-    histories += [] if had is None else [_most(had)]
+    histories = [] if by_owner.rates is None else [_used(by_owner.rates, interval)]
+    histories += [] if by_owner.levels is None else [_most(by_owner.levels)]
     parts = [replayed, *histories, *_hits(spark, decided, quotas, interval)]
     columns = local_frame(spark, [], f"{SCHEMA}, {COLUMNS}")
     both = reduce(partial(DataFrame.unionByName, allowMissingColumns=True), parts, columns)
@@ -60,18 +59,18 @@ def _or_nothing(field: StructField) -> str:
     return f"coalesce({field.name}, cast(0 as {field.dataType.simpleString()})) as {field.name}"
 
 
-def _used(demand: DataFrame, interval: int) -> DataFrame:
+def _used(rates: DataFrame, interval: int) -> DataFrame:
     rate = f"demand / {interval}D"
     used = f"""
         select {_WHO}, count(*) as intervals, percentile_approx({rate}, {PERCENTILE}D) as used, max({rate}) as largest
-        from {{demand}} group by {_WHO}
+        from {{rates}} group by {_WHO}
     """
-    return query(used, demand=demand)
+    return query(used, rates=rates)
 
 
-def _most(had: DataFrame) -> DataFrame:
-    most = f"select {_WHO}, count(*) as intervals, max(level) as used, max(level) as largest from {{had}} group by {_WHO}"
-    return query(most, had=had)
+def _most(levels: DataFrame) -> DataFrame:
+    most = f"select {_WHO}, count(*) as intervals, max(level) as used, max(level) as largest from {{levels}} group by {_WHO}"
+    return query(most, levels=levels)
 
 
 def _hits(spark: SparkSession, decided: DataFrame, quotas: QuotaFile, interval: int) -> list[DataFrame]:

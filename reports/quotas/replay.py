@@ -12,6 +12,7 @@ alone, and an owner counts as throttled for as long as it had more than the limi
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
+from typing import NamedTuple
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -48,25 +49,35 @@ often its throttling began."""
 _WHO = ", ".join(WHO)
 
 
-def replay(spark: SparkSession, lines: DataFrame, quotas: QuotaFile, lengths: Lengths) -> DataFrame:
+class Wanted(NamedTuple):
+    """What owners of limits wanted, in WHO, `limit` and `at` (seconds since the epoch): of rates, in each interval, `burst` and
+    `demand`, which is above 0; of what there is at a time, in each LEVEL_SECONDS, `level`, the most that one proxy saw. None
+    without such a limit."""
+
+    rates: DataFrame | None
+    levels: DataFrame | None
+
+
+def wanted(spark: SparkSession, lines: DataFrame, quotas: QuotaFile, interval: int) -> Wanted:
+    """`interval` is that of the logs, in seconds."""
+    return Wanted(_rates(spark, lines, quotas, interval), _levels(spark, lines, quotas))
+
+
+def replay(spark: SparkSession, lines: DataFrame, by_owner: Wanted, quotas: QuotaFile, lengths: Lengths) -> DataFrame:
     """Every limit of `quotas` against the traffic; see SCHEMA. Queues are walked by the logs' intervals, rates are averages over
     `lengths.rates`. Limits without traffic have no row."""
     seconds = lengths.rates
     found = local_frame(spark, [], SCHEMA)
-    came = demand(spark, lines, quotas, lengths.interval)
-    if came is not None:
-        found = found.unionByName(_queued(came, lengths))
+    if by_owner.rates is not None:
+        found = found.unionByName(_queued(by_owner.rates, lengths))
     if any(limit.kind == "producer_ids" for limit in quotas.limits):
         found = found.unionByName(_ids(spark, lines, quotas, seconds))
     if quotas.topics_total is not None or quotas.topics:
         found = found.unionByName(_topics(spark, lines, quotas, seconds))
-    had = levels(spark, lines, quotas)
-    return found if had is None else found.unionByName(_held(had))
+    return found if by_owner.levels is None else found.unionByName(_held(by_owner.levels))
 
 
-def demand(spark: SparkSession, lines: DataFrame, quotas: QuotaFile, seconds: int) -> DataFrame | None:
-    """What came for each owner of a rate in each bucket: WHO, `limit`, `burst`, `at` (seconds since the epoch) and `demand`, above
-    0. None without a rate."""
+def _rates(spark: SparkSession, lines: DataFrame, quotas: QuotaFile, seconds: int) -> DataFrame | None:
     found = []
     if any(limit.kind not in _NO_RATES for limit in quotas.limits):
         found.append(_demand(spark, lines, quotas, seconds))
@@ -113,9 +124,7 @@ def _tenant_demand(spark: SparkSession, lines: DataFrame, quotas: QuotaFile, sec
     )
 
 
-def levels(spark: SparkSession, lines: DataFrame, quotas: QuotaFile) -> DataFrame | None:
-    """What each owner of a limit of what there is at a time had: WHO, `limit`, `at` (seconds since the epoch, of LEVEL_SECONDS) and
-    `level`, the most that one proxy saw. None without a limit."""
+def _levels(spark: SparkSession, lines: DataFrame, quotas: QuotaFile) -> DataFrame | None:
     limits = [limit for limit in quotas.limits if limit.kind in LEVELS]
     of_groups = [(name, of_tenants(kind), limit) for name, one in quotas.tenants.items() for kind, limit in one.levels.items()]
     of_topics = [(topic, TOPIC_STORED, limit) for topic, limit in quotas.topics_stored.items()]

@@ -1,4 +1,4 @@
-"""Transforms: one concept a file, each from DataFrame to DataFrame, each opening with the select that is its contract.
+"""Transforms: one concept a file, each from DataFrame to DataFrame by a query in SQL.
 
 - `buckets`: time cut into buckets of equal length, and the length that suits a plot
 - `lines`: gaps; what was read of each file

@@ -32,7 +32,7 @@ from reports.quotas.file import OF_THE_PROXY, read_quotas
 from reports.quotas.holders import holders, tenants
 from reports.quotas.limits import Limit, QuotaFile
 from reports.quotas.limits import Tenant as OwnedBy
-from reports.quotas.replay import replay
+from reports.quotas.replay import replay, wanted
 from reports.summary.capacity import _unused
 from reports.tables import Lengths
 from tests.reports.logs import NOON, Log
@@ -158,7 +158,7 @@ def replayed(
     rows = spark.createDataFrame([("f", line.decode()) for line in lines], "file string, raw string")
     store_lines(rows, now, destination)
     stored = spark.read.schema(stored_schema()).parquet(str(destination.staging.path / "incoming"))
-    rows = replay(spark, stored, quotas, lengths).collect()
+    rows = replay(spark, stored, wanted(spark, stored, quotas, lengths.interval), quotas, lengths).collect()
     return {(row["kind"], row["owner_user"] or row["topic"], row["owner_client"]): row for row in rows}
 
 
