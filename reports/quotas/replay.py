@@ -142,13 +142,13 @@ def _levels(spark: SparkSession, lines: DataFrame, quotas: QuotaFile) -> DataFra
         (of_topics, "topic", {TOPIC_STORED: "stored_bytes"}),
     ):
         if rows:
-            wanted = {kind: field for kind, field in fields.items() if any(kind == row[1] for row in rows)}
+            sought = {kind: field for kind, field in fields.items() if any(kind == row[1] for row in rows)}
             theirs = f"""
                 select /*+ broadcast(limits) */ of as kind, {NOBODY}, name as topic, limit, at, level
                 from {{had}} join {{limits}} as limits using (name, of)
             """
             limited = local_frame(spark, rows, "name string, of string, limit double")
-            found.append(query(theirs, had=_had(lines, wanted, name), limits=limited))
+            found.append(query(theirs, had=_had(lines, sought, name), limits=limited))
     return reduce(DataFrame.unionByName, found) if found else None
 
 

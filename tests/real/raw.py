@@ -16,11 +16,18 @@ from proxy.wire.headers import response_body
 from proxy.wire.kio_bridge import encode_request
 
 
+def address(sock: socket.socket) -> str:
+    """As the operations log has it. Lines are found by it: clients of proxies that are gone may come by, too, as the kernel gives
+    out their ports again."""
+    return "{}:{}".format(*sock.getsockname())
+
+
 class Connection:
     """One connection; requests and responses one at a time, or several requests first."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
+        self.address = address(sock)
         self._correlation_id = 100
         self.client_id = "raw"
 

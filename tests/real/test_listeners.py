@@ -27,7 +27,7 @@ from localkafka import LocalCluster, run_java
 from tests.certs import Authority, Pair
 from tests.real.balancer import CLIENT, LOCAL, Balancer, header
 from tests.real.proxies import ProxyProcess, wait_until
-from tests.real.raw import Connection, connect
+from tests.real.raw import Connection, address, connect
 from tests.real.secured import librdkafka, principals, raw_tls, tls_over
 
 pytestmark = pytest.mark.kafka
@@ -114,8 +114,8 @@ def test_ipv6(house: House, kafka3: LocalCluster, name: str) -> None:
     with socket.create_connection(("::1", port_of(house.listeners["six"])), 20) as sock:
         shown = metadata(Connection(sock))
     assert {host for host, _ in shown.values()} == {"::1"}
-    for node_id, address in shown.items():
-        with socket.create_connection(address, 20) as sock:
+    for node_id, where in shown.items():
+        with socket.create_connection(where, 20) as sock:
             assert is_broker(Connection(sock), kafka3, node_id)
     producer = Producer({"bootstrap.servers": house.listeners["six"]})
     producer.produce(name, b"x")
@@ -165,12 +165,6 @@ def test_a_certificate_says_who_the_client_is(
 
 def test_a_certificate_may_be_left_out_where_it_is_only_asked_for(house: House, authority: Authority, name: str) -> None:
     assert produced_by(house, name, certified(house, "asked", authority, None)) == {"User:ANONYMOUS"}
-
-
-def address(sock: socket.socket) -> str:
-    """As the operations log has it. Lines are found by it: clients of proxies that are gone may come by, too, as the kernel gives
-    out their ports again."""
-    return "{}:{}".format(*sock.getsockname())
 
 
 def refused(house: House, listener: str, authority: Authority, pair: Pair | None) -> str:

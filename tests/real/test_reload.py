@@ -130,7 +130,7 @@ def test_a_quota_and_limits_change_for_connections_that_are_open(kafka3: LocalCl
             return False
 
         wait_until(too_large, "the new `max_frame` to hold on the open connection")
-        assert "more than the limit of 1024" in proxy.wait_for("client connection closed")["reason"]
+        assert "more than the limit of 1024" in proxy.wait_for("client connection closed", client=connection.address)["reason"]
 
 
 @pytest.mark.kafka

@@ -268,6 +268,6 @@ def test_a_mechanism_that_the_proxy_cannot_read_is_between_client_and_broker(pro
 def test_plain_text_at_a_listener_with_tls_ends_that_connection_only(proxy: ProxyProcess, authority: Authority) -> None:
     with pytest.raises(ConnectionError), connect(proxy.bootstrap) as connection:
         connection.ask(18, 0)
-    assert "TLS" in proxy.wait_for("client connection closed")["reason"]
+    assert "TLS" in proxy.wait_for("client connection closed", client=connection.address)["reason"]
     settings = librdkafka(proxy.bootstrap, authority, **librdkafka_login("PLAIN", "alice"))
     assert AdminClient(settings).list_topics(timeout=90).brokers
