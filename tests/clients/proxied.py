@@ -19,6 +19,9 @@ from proxy.process.proxy import Proxy
 from proxy.session.port import Bounds
 
 LIMIT = 100.0
+HOST = "127.9.9.9"
+"""Where its proxy and its broker listen. What other tests run is at 127.0.0.1, where their clients may still look for it when the
+kernel has given out its port again."""
 PROXY_ITSELF = b"kafka-quota-proxy"
 
 
@@ -141,7 +144,7 @@ class Here:
 
     async def client(self, host: str = "127.0.0.1", **more: Any) -> Client:
         """`host` is where it comes from."""
-        reader, writer = await asyncio.open_connection("127.0.0.1", self.port, local_addr=(host, 0), limit=1 << 16, **more)
+        reader, writer = await asyncio.open_connection(HOST, self.port, local_addr=(host, 0), limit=1 << 16, **more)
         writer.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return Client(reader, writer)
 
@@ -181,11 +184,11 @@ async def proxied(broker: Broker | None = None, **settings: Any) -> AsyncIterato
     """A proxy with these settings."""
     broker = broker or Broker()
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: Visit(broker), "127.0.0.1", 0, backlog=2048)
+    server = await loop.create_server(lambda: Visit(broker), HOST, 0, backlog=2048)
     broker.port = server.sockets[0].getsockname()[1]
-    listen = {"bootstrap": "127.0.0.1:0", **settings.pop("listen", {})}
+    listen = {"bootstrap": f"{HOST}:0", **settings.pop("listen", {})}
     log = Recorder()
-    data = {"upstream": {"bootstrap_servers": [f"127.0.0.1:{broker.port}"]}, "listen": listen, "admin": {"listen": "127.0.0.1:0"}}
+    data = {"upstream": {"bootstrap_servers": [f"{HOST}:{broker.port}"]}, "listen": listen, "admin": {"listen": "127.0.0.1:0"}}
     limits = {"drain_timeout": "200ms", **settings.pop("limits", {})}
     made = Settings.model_validate({**data, "limits": limits, **settings})
     proxy = Proxy(made, lambda: made, None, cast(Log, log))

@@ -21,7 +21,7 @@ from kio.index import load_request_schema
 
 from localkafka import LocalCluster
 from proxy.wire.kio_bridge import encode_request
-from tests.clients.proxied import Broker, Visit, answer, answers, frame, proxied
+from tests.clients.proxied import HOST, Broker, Visit, answer, answers, frame, proxied
 from tests.conftest import QUICK_START
 from tests.fleet.meeting import run
 from tests.real.proxies import ProxyProcess, wait_until
@@ -251,7 +251,7 @@ def test_a_broker_that_closes_in_the_middle_of_an_answer_ends_the_client_the_sam
     broker.does = half_of(response)
 
     async def ask(port: int) -> bytes:
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        reader, writer = await asyncio.open_connection(HOST, port)
         writer.write(frame(50) + frame(50, 2))
         got = await reader.read()
         writer.close()
