@@ -19,7 +19,7 @@ from reports.arrow_rows import local_frame
 from reports.quotas.catalogue import TOPIC_STORED
 from reports.quotas.holders import holders, tenants
 from reports.quotas.limits import LEVELS, QuotaFile, of_tenants
-from reports.quotas.replay import NOBODY, SCHEMA, WHO, Wanted
+from reports.quotas.replay import NOBODY, OWNER, SCHEMA, WHO, Wanted
 from reports.sql import query
 from reports.transforms.buckets import bucket_start
 
@@ -30,7 +30,6 @@ COLUMNS = (
 """`used` is the 99th percentile of the rates of `intervals` with any use, `largest` the largest. `throttled`, `refused` and `held`
 are decisions, `throttled_told` the seconds of the throttles in the log, `hit_intervals` the intervals in which there was any of
 these, `hit_limit` the highest limit; null where it was one of another level."""
-_WHO = ", ".join(WHO)
 
 
 def with_demand(
@@ -45,8 +44,8 @@ def with_demand(
     figures = [field for field in columns.schema.fields if field.name not in WHO]
     firsts = ", ".join(f"first({field.name}, true) as {field.name}" for field in figures)
     limited = f"""
-        with sums as (select {_WHO}, {firsts} from {{both}} group by {_WHO})
-        select {_WHO}, {", ".join(map(_or_nothing, figures))}
+        with sums as (select {OWNER}, {firsts} from {{both}} group by {OWNER})
+        select {OWNER}, {", ".join(map(_or_nothing, figures))}
         from (select * except (limit), coalesce(limit, hit_limit) as limit from sums) where limit is not null
     """
     return query(limited, both=both)
@@ -62,14 +61,14 @@ def _or_nothing(field: StructField) -> str:
 def _used(rates: DataFrame, interval: int) -> DataFrame:
     rate = f"demand / {interval}D"
     used = f"""
-        select {_WHO}, count(*) as intervals, percentile_approx({rate}, {PERCENTILE}D) as used, max({rate}) as largest
-        from {{rates}} group by {_WHO}
+        select {OWNER}, count(*) as intervals, percentile_approx({rate}, {PERCENTILE}D) as used, max({rate}) as largest
+        from {{rates}} group by {OWNER}
     """
     return query(used, rates=rates)
 
 
 def _most(levels: DataFrame) -> DataFrame:
-    most = f"select {_WHO}, count(*) as intervals, max(level) as used, max(level) as largest from {{levels}} group by {_WHO}"
+    most = f"select {OWNER}, count(*) as intervals, max(level) as used, max(level) as largest from {{levels}} group by {OWNER}"
     return query(most, levels=levels)
 
 
@@ -167,9 +166,9 @@ def _held_back(decisions: str, **frames: DataFrame) -> DataFrame:
     sums = ", ".join(f"sum(if(action = '{action}', times, 0)) as {name}" for name, action in times.items())
     return query(
         f"""
-        select {_WHO}, {sums}, sum(if(action = 'throttle', throttle_ms, 0)) / 1000 as throttled_told,
+        select {OWNER}, {sums}, sum(if(action = 'throttle', throttle_ms, 0)) / 1000 as throttled_told,
             count(distinct at) as hit_intervals, max(if(of_level, hit, null)) as hit_limit
-        from ({decisions}) group by {_WHO}
+        from ({decisions}) group by {OWNER}
         """,
         **frames,
     )

@@ -38,6 +38,8 @@ NOBODY = "cast(null as string) as owner_user, cast(null as string) as owner_clie
 """SQL: the owner of a limit that is of no user and no client id."""
 WHO = ("kind", "owner_user", "owner_client", "topic")
 """Whose limit a row is about. The kinds of tenants have the name of the tenant in `topic`, as ledgers do."""
+OWNER = ", ".join(WHO)
+"""The same in SQL."""
 SCHEMA = (
     "kind string, owner_user string, owner_client string, topic string, limit double, burst double, p50 double, p95 double, "
     "p99 double, peak double, total double, seconds bigint, seconds_over bigint, seconds_throttled double, longest_wait double, "
@@ -46,7 +48,6 @@ SCHEMA = (
 """Of the outcome. Figures are in the quota's unit per second; `total` and `waiting` in the unit; `waiting` is what had not passed
 at the end; `seconds` is how long there was traffic, `seconds_over` how long its average was above the limit, `times` how
 often its throttling began."""
-_WHO = ", ".join(WHO)
 
 
 class Wanted(NamedTuple):
@@ -190,8 +191,8 @@ def _look() -> str:
 
 def _measures(kinds: Iterable[str]) -> dict[str, Measure]:
     """What these kinds of users and client ids measure, of those that logs tell of."""
-    wanted = set(kinds)
-    return {key.kind: key.measure for key in KEYS if key.measure is not None and key.kind in wanted}
+    limited = set(kinds)
+    return {key.kind: key.measure for key in KEYS if key.measure is not None and key.kind in limited}
 
 
 def _came(measures: Mapping[str, Measure], by: Sequence[str], seconds: int) -> str:
@@ -244,9 +245,10 @@ def _queued(demand: DataFrame, lengths: Lengths) -> DataFrame:
     )"""
     walk = f"aggregate(array_sort(flatten(collect_list(parts))), {start}, (state, part) -> {_step(float(lengths.interval))})"
     each = f"""
-        select {_WHO}, limit, burst, at - at % {lengths.rates} as at,
+        select {OWNER}, limit, burst, at - at % {lengths.rates} as at,
             sum(demand) as demand, collect_list(struct(at, demand)) as parts
-        from (select {_WHO}, limit, if(burst > 0, burst, limit * {BURST_SECONDS}) as burst, at, demand from {{demand}}) group by all
+        from (select {OWNER}, limit, if(burst > 0, burst, limit * {BURST_SECONDS}) as burst, at, demand from {{demand}})
+        group by all
     """
     told = _told(
         each,
@@ -314,7 +316,7 @@ def _told(
     over = f"{rate} > `limit`"
     return f"""
         select * except (quantiles, walk) from (
-            select {_WHO}, first(limit) as limit, first(burst) as burst,
+            select {OWNER}, first(limit) as limit, first(burst) as burst,
                 percentile_approx({rate}, array(0.5D, 0.95D, 0.99D)) as quantiles,
                 quantiles[0] as p50, quantiles[1] as p95, quantiles[2] as p99,
                 max({rate}) as peak, {total} as total,
@@ -323,7 +325,7 @@ def _told(
                 {wait} as longest_wait, {waiting} as waiting, cast({times} as bigint) as times,
                 min(if({over}, timestamp_seconds(at), null)) as first_over,
                 max(if({over}, timestamp_seconds(at), null)) as last_over
-            from ({rows}) group by {_WHO}
+            from ({rows}) group by {OWNER}
         )
     """
 
