@@ -22,8 +22,9 @@ _numbers = itertools.count()
 
 @pytest.fixture(scope="module")
 def proxy(kafka3: LocalCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProxyProcess]:
-    """A proxy without quotas."""
-    with ProxyProcess(tmp_path_factory.mktemp("proxy"), kafka3.bootstrap_servers) as running:
+    """A proxy without quotas, at the brokers' address: a port tells which of them is meant."""
+    listen = {"listen": {"bootstrap": "127.0.0.1:0"}}
+    with ProxyProcess(tmp_path_factory.mktemp("proxy"), kafka3.bootstrap_servers, listen) as running:
         yield running
 
 

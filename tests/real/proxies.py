@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import select
 import socket
 import subprocess
@@ -26,6 +27,8 @@ from tests.real.launcher import ForkedProcess
 START_LIMIT = 90.0
 SELDOM = 0.2
 """The longest pause between two looks, in seconds."""
+WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+"""Which worker of pytest-xdist this process is."""
 RUNNING: list[ProxyProcess] = []
 """The proxies of the moment, whose complaints a failed test shows."""
 
@@ -38,7 +41,8 @@ def put(file: Path, text: str) -> None:
 
 
 class ProxyProcess:
-    """`kafka-quota-proxy serve` on free loopback ports, as a context manager. Ends with SIGTERM, and must then exit with 0.
+    """`kafka-quota-proxy serve` on free ports of a loopback address of its own, as a context manager. Ends with SIGTERM, and must
+    then exit with 0.
 
     `program`: another module in place of `proxy`; it then runs as pure Python, so that it can change what it likes.
     `options` of `serve`, besides the settings."""
@@ -54,7 +58,7 @@ class ProxyProcess:
         options: Sequence[str] = (),
     ) -> None:
         data: dict[str, Any] = {"logs": {"usage": {"path": str(folder / "logs"), "interval": "1s"}}, **(settings or {})}
-        data.setdefault("listen", {"bootstrap": "127.0.0.1:0"})
+        data.setdefault("listen", {"bootstrap": f"{own_host()}:0"})
         data.setdefault("admin", {"listen": "127.0.0.1:0"})
         data.setdefault("upstream", {})["bootstrap_servers"] = upstream.split(",")
         data["upstream"].setdefault("metadata_refresh", "1s")
@@ -192,7 +196,7 @@ def _readable(pipe: int, limit: float | None = None) -> bool:
 
 
 RANGES = 120
-_turns = count(int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) * RANGES // 3)
+_turns = count(WORKER * RANGES // 3)
 
 
 @contextmanager
@@ -213,6 +217,18 @@ def shared_ports(number: int) -> Iterator[int]:
             yield first
             return
     raise AssertionError("no free ports")
+
+
+_hosts = count(1)
+
+
+def own_host() -> str:
+    """Each time another loopback address, of which only Linux has more than one. The kernel gives out the ports of a proxy that is
+    gone while its clients, or those of a broker, still look for it: at an address of its own a proxy has no such strangers."""
+    if platform.system() != "Linux":
+        return "127.0.0.1"
+    place = next(_hosts)
+    return f"127.{10 + WORKER}.{place // 256}.{place % 256}"
 
 
 def wait_until(condition: Any, what: str, limit: float = START_LIMIT) -> Any:

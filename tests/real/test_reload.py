@@ -162,7 +162,7 @@ def test_rates_of_addresses_and_topics_hold_without_a_restart(kafka1: LocalClust
 
 
 def test_what_needs_a_restart_is_named_until_then(tmp_path: Path) -> None:
-    settings = Settings(tmp_path, reload=NEVER)
+    settings = Settings(tmp_path, reload=NEVER, listen={"bootstrap": "127.0.0.1:0"})
     with settings.proxy() as proxy:
         later = {"listen": {"bootstrap": "127.0.0.1:0", "advertise": "proxy.example.com"}, "quotas": {"default_partitions": 3}}
         settings.write(settings.text(**later))
