@@ -16,6 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from reports.reasons import Reason
 from reports.schema import COMMON, ENTITY_PARTS, FIELDS, LARGEST_COUNT, VERSIONS, Field, Kind, distinct_fields
+from reports.sql import text_list
 
 RAW = "_raw"
 """Column: the line as read."""
@@ -69,7 +70,6 @@ def validation_error() -> str:
     """SQL: null for a good line, else the Reason and the field at fault, as `reason:field` or `reason:`."""
     version, kind = field_value("v"), field_value("type")
     version_field, type_field = COMMON[:2]
-    types = ", ".join(f"'{name}'" for name in FIELDS)
     versions = ", ".join(map(str, VERSIONS))
     return _first(
         [
@@ -77,7 +77,7 @@ def validation_error() -> str:
             *_values([version_field]),
             _broken(f"{version} not in ({versions})", Reason.UNKNOWN_VERSION, "v"),
             *_values([type_field]),
-            _broken(f"{kind} not in ({types})", Reason.UNKNOWN_TYPE, "type"),
+            _broken(f"{kind} not in ({text_list(FIELDS)})", Reason.UNKNOWN_TYPE, "type"),
             *(_when(f"{kind} = '{name}'", _first(_of_type(fields))) for name, fields in FIELDS.items()),
         ]
     )

@@ -8,7 +8,6 @@ Who asked decides whose limit it was, as with traffic: a limit of a tenant holds
 tenant. Limits of what there is at a time are those of whom the decision names, as topics are not of who asks.
 """
 
-from collections.abc import Iterable
 from functools import partial, reduce
 
 from pyspark.sql import DataFrame, SparkSession
@@ -20,7 +19,7 @@ from reports.quotas.catalogue import TOPIC_STORED
 from reports.quotas.holders import holders, tenants
 from reports.quotas.limits import LEVELS, QuotaFile, of_tenants
 from reports.quotas.replay import NOBODY, OWNER, SCHEMA, WHO, Wanted
-from reports.sql import query
+from reports.sql import query, text_list
 from reports.transforms.buckets import bucket_start
 
 COLUMNS = (
@@ -79,7 +78,7 @@ def _hits(spark: SparkSession, decided: DataFrame, quotas: QuotaFile, interval: 
     kinds += ["bytes_in"] if quotas.topics or quotas.topics_total is not None else []
     named = f"""
         select kind, {NOBODY}, explode(topics) as topic, at, action, hit, throttle_ms, times, true as of_level
-        from {{told}} where kind in ({_texts(kinds)})
+        from {{told}} where kind in ({text_list(kinds)})
     """
     found = [_held_back(named, told=told)] if kinds else []
     if any(one.rates for one in quotas.tenants.values()):
@@ -107,20 +106,16 @@ def _enforced(decided: DataFrame, interval: int) -> DataFrame:
     return query(
         # Who is slowed down while a budget fills is so by a rate: that is not the limit of the budget.
         f"""
-        select if(quota in ({_texts(looked)}), {looks}, {intervals}) as at,
+        select if(quota in ({text_list(looked)}), {looks}, {intervals}) as at,
             principal, client_id, regexp_replace(quota, '^{of_tenants("")}', '') as kind,
             startswith(quota, '{of_tenants("")}') as of_tenant,
             entity_user is not null as of_user, entity_client_id is not null as of_client,
             entity_user, entity_tenant, topics, action,
-            if(quota in ({_texts(stored)}) and action = 'throttle', null, limit) as hit, throttle_ms, left_out + 1 as times
+            if(quota in ({text_list(stored)}) and action = 'throttle', null, limit) as hit, throttle_ms, left_out + 1 as times
         from {{decided}} where mode = 'enforce'
         """,
         decided=decided,
     )
-
-
-def _texts(values: Iterable[str]) -> str:
-    return ", ".join(f"'{value}'" for value in values)
 
 
 def _of_levels(spark: SparkSession, told: DataFrame, quotas: QuotaFile) -> list[DataFrame]:
@@ -128,7 +123,7 @@ def _of_levels(spark: SparkSession, told: DataFrame, quotas: QuotaFile) -> list[
     found = []
     limits = [limit for limit in quotas.limits if limit.kind in LEVELS]
     if limits:
-        mine = f"select * from {{told}} where kind in ({_texts(LEVELS)}) and of_user"
+        mine = f"select * from {{told}} where kind in ({text_list(LEVELS)}) and of_user"
         pairs = query(f"select distinct entity_user as principal, cast(null as string) as client_id from ({mine})", told=told)
         owned = f"""
             select kind, owner_user, owner_client, cast(null as string) as topic,
