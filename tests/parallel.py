@@ -26,6 +26,8 @@ from zlib import crc32
 
 import pytest
 
+from tests.loopback import WORKER
+
 SPARK = "spark"
 TOGETHER = {SPARK: ("tests/reports/", "tests/example/test_report.py", "tests/chart/test_entrypoint.py")}
 """Name → the beginnings of paths. They are a unit, as a file is otherwise. The demo, with a Spark of its own for a moment, is none
@@ -133,10 +135,10 @@ def import_own_part(root: Path, ignored: tuple[str, ...]) -> None:
     """Import those of the test modules that are the part of this worker, before it collects all of them. Python and pytest keep
     what they compiled: so in a fresh clone each worker compiles a part, where all would compile everything at the same time.
     `ignored`: beginnings of paths that are not collected."""
-    number, count = (int(os.environ[name].removeprefix("gw")) for name in ("PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT"))
+    workers = int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
     packages = {path.parent for path in root.glob("tests/**/__init__.py")}
     modules = [path for path in sorted(root.glob("tests/**/test_*.py")) if path.parent in packages]
-    for path in [path for path in modules if not str(path).startswith(ignored)][number::count]:
+    for path in [path for path in modules if not str(path).startswith(ignored)][WORKER::workers]:
         with suppress(Exception, pytest.skip.Exception), warnings.catch_warnings():  # collecting it will say what is wrong
             warnings.simplefilter("ignore")
             importlib.import_module(".".join(path.relative_to(root).with_suffix("").parts))

@@ -17,11 +17,9 @@ from proxy.config.models import Settings
 from proxy.observe.operations import Log
 from proxy.process.proxy import Proxy
 from proxy.session.port import Bounds
+from tests.loopback import own_host
 
 LIMIT = 100.0
-HOST = "127.9.9.9"
-"""Where its proxy and its broker listen. What other tests run is at 127.0.0.1, where their clients may still look for it when the
-kernel has given out its port again."""
 PROXY_ITSELF = b"kafka-quota-proxy"
 
 
@@ -76,13 +74,13 @@ def answers(visit: Visit, request: bytes) -> None:
 
 
 class Broker:
-    """`does` is called for every whole request."""
+    """`does` is called for every whole request. The proxy before it listens at the same address, at another port."""
 
     def __init__(self) -> None:
         self.visits: list[Visit] = []
         """of clients, which have said something"""
         self.does: Callable[[Visit, bytes], None] = answers
-        self.port = 0
+        self.host, self.port = own_host(), 0
 
     @property
     def visit(self) -> Visit:
@@ -108,7 +106,7 @@ class Here:
 
     def __init__(self, proxy: Proxy, broker: Broker, log: Recorder) -> None:
         self.proxy, self.broker, self.log = proxy, broker, log
-        self.port = proxy.listeners[0].port
+        self.host, self.port = broker.host, proxy.listeners[0].port
 
     @property
     def held(self) -> int:
@@ -144,7 +142,7 @@ class Here:
 
     async def client(self, host: str = "127.0.0.1", **more: Any) -> Client:
         """`host` is where it comes from."""
-        reader, writer = await asyncio.open_connection(HOST, self.port, local_addr=(host, 0), limit=1 << 16, **more)
+        reader, writer = await asyncio.open_connection(self.host, self.port, local_addr=(host, 0), limit=1 << 16, **more)
         writer.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return Client(reader, writer)
 
@@ -184,11 +182,12 @@ async def proxied(broker: Broker | None = None, **settings: Any) -> AsyncIterato
     """A proxy with these settings."""
     broker = broker or Broker()
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: Visit(broker), HOST, 0, backlog=2048)
+    server = await loop.create_server(lambda: Visit(broker), broker.host, 0, backlog=2048)
     broker.port = server.sockets[0].getsockname()[1]
-    listen = {"bootstrap": f"{HOST}:0", **settings.pop("listen", {})}
+    listen = {"bootstrap": f"{broker.host}:0", **settings.pop("listen", {})}
     log = Recorder()
-    data = {"upstream": {"bootstrap_servers": [f"{HOST}:{broker.port}"]}, "listen": listen, "admin": {"listen": "127.0.0.1:0"}}
+    upstream = {"bootstrap_servers": [f"{broker.host}:{broker.port}"]}
+    data = {"upstream": upstream, "listen": listen, "admin": {"listen": "127.0.0.1:0"}}
     limits = {"drain_timeout": "200ms", **settings.pop("limits", {})}
     made = Settings.model_validate({**data, "limits": limits, **settings})
     proxy = Proxy(made, lambda: made, None, cast(Log, log))

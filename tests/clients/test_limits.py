@@ -17,7 +17,7 @@ from proxy.clients.listeners import ArrivedClient
 from proxy.session.session import Session
 from proxy.transport import TcpTransport
 from tests.certs import Authority
-from tests.clients.proxied import HOST, Broker, Here, Visit, answer, frame, proxied, until
+from tests.clients.proxied import Broker, Here, Visit, answer, frame, proxied, until
 from tests.fleet.meeting import run
 
 MIB = 1 << 20
@@ -52,7 +52,7 @@ def test_who_makes_room_for_another_that_came_at_the_same_time_is_closed(limit: 
 
     async def scene() -> None:
         async with proxied(limits={limit: 2}) as here, AsyncExitStack() as stack:
-            came = [stack.enter_context(socket.create_connection((HOST, here.port))) for _ in range(8)]
+            came = [stack.enter_context(socket.create_connection((here.host, here.port))) for _ in range(8)]
             for each in came:
                 each.sendall(frame(50))
                 each.setblocking(False)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import select
 import socket
 import subprocess
@@ -22,13 +21,12 @@ from typing import Any, Self
 import yaml
 
 from proxy import compiled
+from tests.loopback import WORKER, own_host
 from tests.real.launcher import ForkedProcess
 
 START_LIMIT = 90.0
 SELDOM = 0.2
 """The longest pause between two looks, in seconds."""
-WORKER = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
-"""Which worker of pytest-xdist this process is."""
 RUNNING: list[ProxyProcess] = []
 """The proxies of the moment, whose complaints a failed test shows."""
 
@@ -217,18 +215,6 @@ def shared_ports(number: int) -> Iterator[int]:
             yield first
             return
     raise AssertionError("no free ports")
-
-
-_hosts = count(1)
-
-
-def own_host() -> str:
-    """Each time another loopback address, of which only Linux has more than one. The kernel gives out the ports of a proxy that is
-    gone while its clients, or those of a broker, still look for it: at an address of its own a proxy has no such strangers."""
-    if platform.system() != "Linux":
-        return "127.0.0.1"
-    place = next(_hosts)
-    return f"127.{10 + WORKER}.{place // 256}.{place % 256}"
 
 
 def wait_until(condition: Any, what: str, limit: float = START_LIMIT) -> Any:

@@ -21,7 +21,7 @@ from kio.index import load_request_schema
 
 from localkafka import LocalCluster
 from proxy.wire.kio_bridge import encode_request
-from tests.clients.proxied import HOST, Broker, Visit, answer, answers, frame, proxied
+from tests.clients.proxied import Broker, Here, Visit, answer, answers, frame, proxied
 from tests.conftest import QUICK_START
 from tests.fleet.meeting import run
 from tests.real.proxies import ProxyProcess, wait_until
@@ -250,8 +250,8 @@ def test_a_broker_that_closes_in_the_middle_of_an_answer_ends_the_client_the_sam
     broker = Broker()
     broker.does = half_of(response)
 
-    async def ask(port: int) -> bytes:
-        reader, writer = await asyncio.open_connection(HOST, port)
+    async def ask(at: Broker | Here) -> bytes:
+        reader, writer = await asyncio.open_connection(at.host, at.port)
         writer.write(frame(50) + frame(50, 2))
         got = await reader.read()
         writer.close()
@@ -261,7 +261,7 @@ def test_a_broker_that_closes_in_the_middle_of_an_answer_ends_the_client_the_sam
         async with proxied(broker) as here:
             other = await here.client()
             await other.ask(frame(50))
-            direct, through = await ask(broker.port), await ask(here.port)
+            direct, through = await ask(broker), await ask(here)
             assert direct == answer(20) + response
             assert through == (direct if cut >= 8 else answer(20))
             assert here.held == 0
