@@ -35,7 +35,7 @@ test-quick: setup redis
 # out (`make test-pods`).
 test-all: setup java check kafka redis spark-classes
 	$(BIN)/pytest $(WORKERS) --nightly $(PYTEST_ARGS)
-	for version in 3.3 3.9 4.2; do $(MAKE) test-kafka KAFKA=$$version || exit 1; done
+	for version in 3.3 3.9 4.2 4.3; do $(MAKE) test-kafka KAFKA=$$version || exit 1; done
 	$(MAKE) test-pythons test-fleet-minute
 	$(MAKE) test-chart PYTEST_ARGS="-m api_server"
 

@@ -169,12 +169,13 @@ class LocalCluster:
         if None not in known.values():
             return
         cluster_id = next(filter(None, known.values()), None) or storage.new_id()
-        scram = self._sasl if release_of(self.version) >= SCRAM_SINCE else None
-        bootstrap = storage.checkpoint(self._guard, tool, jars, scram)
+        release = release_of(self.version)
+        scram = self._sasl if release >= SCRAM_SINCE else None
+        bootstrap = storage.checkpoint(self._guard, tool, jars, scram, storage.checkpoint_place(release))
         for node in self.brokers:
             if known[node] is None:
                 folders = (node.metadata_dir, *node.log_dirs)
-                storage.format_node(node.node_id, cluster_id, folders, bootstrap, ids=release_of(self.version) >= LOG_DIRS_SINCE)
+                storage.format_node(node.node_id, cluster_id, folders, bootstrap, release)
 
     def _start_all(self) -> None:
         for left in reversed(range(_PORT_TRIES)):

@@ -18,7 +18,7 @@ from pathlib import Path
 from localkafka.java import Java
 from localkafka.resolver import FetchError, Package, is_complete, resolve, spark_home
 
-DEFAULT_VERSION = "4.3.1"
+DEFAULT_VERSION = "4.4.0"
 Progress = Callable[[str], None]
 
 _LAYOUT = 1  # part of the folder's name: raise it when what a folder holds changes

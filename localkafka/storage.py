@@ -2,9 +2,9 @@
 
 In: jars, folders, users. Out: folders that a node starts from. Leaves to others: what is written into them later.
 
-Kafka's StorageTool writes two things: a meta.properties in each folder (cluster id, node id, folder id), and a bootstrap.checkpoint
-with the features of that release and the SCRAM credentials, which is the same for every node. The tool runs for the checkpoint,
-once per version when there are no credentials; the rest is written here, which takes no JVM per node.
+Kafka's StorageTool writes two things: a meta.properties in each folder (cluster id, node id, folder id), and a checkpoint with the
+features of that release and the SCRAM credentials, which is the same for every node. The tool runs for the checkpoint, once per
+version when there are no credentials; the rest is written here, which takes no JVM per node.
 """
 
 import base64
@@ -19,8 +19,9 @@ import javaproperties
 
 from localkafka.guard import Guard
 from localkafka.settings import Listeners, PropertyValue, cluster_properties, node_properties, render
+from localkafka.versions import FIRST_SNAPSHOT_SINCE, LOG_DIRS_SINCE, Release
 
-_CHECKPOINT = "bootstrap.checkpoint"
+_CACHED = "bootstrap.checkpoint"
 _FORMAT_LIMIT = 120.0  # seconds
 
 
@@ -35,27 +36,35 @@ def new_id() -> str:
     return text
 
 
-def checkpoint(guard: Guard, java_command: Sequence[str], jars: Path, users: Mapping[str, str] | None) -> Path:
-    """The bootstrap.checkpoint for new clusters of the version in `jars`; it lives as long as the guard. Errors: FormatError."""
+def checkpoint_place(release: Release) -> Path:
+    """Where brokers look for the checkpoint, in the folder for metadata."""
+    return Path("__cluster_metadata-0", f"{0:020}-{0:010}.checkpoint") if release >= FIRST_SNAPSHOT_SINCE else Path(_CACHED)
+
+
+def checkpoint(guard: Guard, java_command: Sequence[str], jars: Path, users: Mapping[str, str] | None, place: Path) -> Path:
+    """The checkpoint for new clusters of the version in `jars`, which writes it at `place`; it lives as long as the guard.
+    Errors: FormatError."""
     if users:
-        return _run_storage_tool(guard, java_command, users)
-    cached = jars / _CHECKPOINT
+        return _run_storage_tool(guard, java_command, users, place)
+    cached = jars / _CACHED
     if not cached.exists():
-        made = _run_storage_tool(guard, java_command, {})
+        made = _run_storage_tool(guard, java_command, {}, place)
         with tempfile.NamedTemporaryFile(dir=jars, delete=False) as partial:
             partial.write(made.read_bytes())
         os.replace(partial.name, cached)
     return cached
 
 
-def format_node(node_id: int, cluster_id: str, folders: Sequence[Path], bootstrap: Path, *, ids: bool) -> None:
-    """Make the folders of a node, of which the first is for metadata, ready for its first start. `ids`: folders have ids of their
-    own (KIP-858); a broker that is older wants all of them alike."""
+def format_node(node_id: int, cluster_id: str, folders: Sequence[Path], bootstrap: Path, release: Release) -> None:
+    """Make the folders of a node, of which the first is for metadata, ready for its first start."""
+    ids = release >= LOG_DIRS_SINCE  # of their own; a broker that is older wants all folders alike
     for folder in folders:
         folder.mkdir(parents=True, exist_ok=True)
         meta: dict[str, PropertyValue] = {"version": 1, "cluster.id": cluster_id, "node.id": node_id}
         (folder / "meta.properties").write_text(render(meta | ({"directory.id": new_id()} if ids else {})))
-    shutil.copyfile(bootstrap, folders[0] / _CHECKPOINT)
+    place = folders[0] / checkpoint_place(release)
+    place.parent.mkdir(exist_ok=True)
+    shutil.copyfile(bootstrap, place)
 
 
 def cluster_id_of(metadata_dir: Path) -> str | None:
@@ -66,7 +75,7 @@ def cluster_id_of(metadata_dir: Path) -> str | None:
         return None
 
 
-def _run_storage_tool(guard: Guard, java_command: Sequence[str], users: Mapping[str, str]) -> Path:
+def _run_storage_tool(guard: Guard, java_command: Sequence[str], users: Mapping[str, str], place: Path) -> Path:
     scratch = Path(tempfile.mkdtemp(dir=guard.folder))
     node = node_properties(0, Listeners(1, 2, 3), [scratch / "log"], scratch / "metadata")
     (scratch / "server.properties").write_text(render(cluster_properties({0: 3}, None) | node))
@@ -78,4 +87,7 @@ def _run_storage_tool(guard: Guard, java_command: Sequence[str], users: Mapping[
     run = guard.run(command, merge=True, timeout=_FORMAT_LIMIT)
     if run.returncode != 0:
         raise FormatError(f"kafka-storage format failed:\n{run.stdout}")
-    return scratch / "metadata" / _CHECKPOINT
+    made = scratch / "metadata" / place
+    if not made.exists():
+        raise FormatError(f"kafka-storage format of this version makes no {place}:\n{run.stdout}")
+    return made

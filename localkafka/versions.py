@@ -9,13 +9,15 @@ from localkafka.jars import DEFAULT_VERSION
 
 Release = tuple[int, int]
 
-TESTED = {"3.3": "3.3.2", "3.9": "3.9.1", "4.2": "4.2.0", "4.3": DEFAULT_VERSION}
+TESTED = {"3.3": "3.3.2", "3.9": "3.9.1", "4.2": "4.2.0", "4.3": "4.3.1", "4.4": DEFAULT_VERSION}
 """Release -> the version that stands for it in tests, the oldest first; the last one is the default."""
 
 LOG_DIRS_SINCE: Release = (3, 7)
 """Brokers without ZooKeeper take several log dirs (KIP-858)."""
 SCRAM_SINCE: Release = (3, 5)
 """They keep SCRAM credentials (KIP-900)."""
+FIRST_SNAPSHOT_SINCE: Release = (4, 4)
+"""What a cluster begins with is the first snapshot of its metadata, not a file beside it (KIP-1170)."""
 
 
 def full_version(version: str) -> str:

@@ -11,6 +11,7 @@ from processes import with_word
 
 from localkafka import LocalCluster, NodeError, Tls, node
 from localkafka.ports import HOST, HeldPort
+from localkafka.storage import FormatError
 from tests.certs import Authority
 from tests.conftest import QUICK_START
 from tests.real.proxies import wait_until
@@ -131,6 +132,13 @@ def test_a_cluster_that_cannot_start_says_why_and_leaves_nothing() -> None:
         cluster.start()
     assert with_word(str(cluster.brokers[0].folder.parent)) == []
     assert not cluster.brokers[0].folder.exists()
+
+
+def test_a_version_that_formats_in_another_way_is_named_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Kafka 4.4 did when it was new."""
+    monkeypatch.setattr("localkafka.storage.checkpoint_place", lambda _: Path("elsewhere"))
+    with pytest.raises(FormatError, match=r"of this version makes no elsewhere:\n(?s:.+)"):
+        LocalCluster(1, sasl={"alice": "secret"}).start()
 
 
 def test_a_cluster_that_is_never_ready_says_so() -> None:

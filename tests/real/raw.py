@@ -37,7 +37,7 @@ class Connection:
         return self._frame()
 
     def ask_bytes(self, key: int, version: int, body: bytes) -> bytes:
-        """The same for a body that is bytes already, of a version from before tagged fields."""
+        """The same for a body that is bytes already; of a flexible version it begins with the tags of the header."""
         self._correlation_id += 1
         header = struct.pack(">hhi", key, version, self._correlation_id) + b"\0\3raw"
         return self._exchange(struct.pack(">i", len(header) + len(body)) + header + body)

@@ -16,6 +16,7 @@ NEW: dict[Release, list[int]] = {
     (3, 3): [*range(4), *range(8, 38), *range(42, 50), 55, 57, 60, 61, 64, 65, 66],
     (3, 9): [38, 39, 40, 41, 50, 51, 68, 69, 71, 72, 74, 75, 80, 81],
     (4, 2): [76, 77, 78, 79, *range(83, 93)],
+    (4, 4): [93, 94],
 }
 """Release of those that are tested -> APIs that a broker advertises with everything switched on, and older ones do not."""
 

@@ -1,6 +1,8 @@
-"""Versions that Kafka 3 serves and kio, whose schemas are those of Kafka 4, cannot write. In: a side. Out: bodies, made by hand.
+"""Versions that kio, whose schemas are those of Kafka 4.0 to 4.3, cannot write: older ones, which Kafka 3 serves, and those of
+Kafka 4.4. In: a side. Out: bodies, made by hand.
 
-Sources: the protocol guides of Kafka 3.9 and before. None of these versions has tagged fields, none names a broker."""
+Sources: the protocol guides of Kafka 3.9 and before, and the schemas in the jar of Kafka 4.4's clients. None of the older versions
+has tagged fields, all of 4.4 have them. None of all names a broker."""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ import zlib
 from collections.abc import Callable
 from typing import Final
 
-from tests.real.every_api import SHARED, token
+from tests.real.every_api import SHARED, commit, producer, streams_describe, token
 from tests.real.twins import Side
 
 
@@ -69,6 +71,48 @@ def acl_filter(name: str) -> bytes:
     return numbers("b", 2) + text(name) + text(None) + text(None) + numbers("bb", 1, 1)
 
 
+NO_TAGS, NULL, EMPTY = b"\0", b"\0", b"\1"
+
+
+def compact(value: str) -> bytes:
+    """A text of less than 127 bytes, of flexible versions (KIP-482)."""
+    return bytes([len(value) + 1]) + value.encode()
+
+
+def compact_array(*elements: bytes) -> bytes:
+    return bytes([len(elements) + 1]) + b"".join(elements)
+
+
+def flexible(*fields: bytes) -> bytes:
+    """A body, and before it the tags of its header."""
+    return NO_TAGS + b"".join(fields) + NO_TAGS
+
+
+def txn_offset_commit(side: Side) -> bytes:
+    who = producer(side, side.own("txn-commit-6"))
+    assert side.ask(25, 3, **who).error_code == 0
+    member = numbers("i", -1) + EMPTY + NULL
+    partition = numbers("iqi", 0, 7, 0) + compact("why") + NO_TAGS
+    topics = compact_array(side.notes["ids"][SHARED].bytes + compact_array(partition) + NO_TAGS)
+    names = compact(str(who["transactional_id"])) + compact(str(who["group_id"]))
+    return flexible(names, numbers("qh", who["producer_id"], who["producer_epoch"]), member, topics)
+
+
+def delete_groups(side: Side) -> bytes:
+    """One, as the order of several is that of a hash of their names."""
+    commit(side, side.own("delete-group-3"))
+    return flexible(compact_array(compact(side.own("delete-group-3"))))
+
+
+def describe_streams_group(side: Side) -> bytes:
+    (group, _) = streams_describe(side, 1)["group_ids"]
+    return flexible(compact_array(compact(group)), b"\1", b"\1")
+
+
+def describe_topology(side: Side) -> bytes:
+    return flexible(compact(side.own("streams-describe-1")), compact("somebody"), numbers("i", 0), EMPTY, EMPTY + NO_TAGS)
+
+
 BODIES: Final[dict[tuple[int, int], Callable[[Side], bytes]]] = {
     **{(0, version): lambda side, v=version: produce(side, v) for version in range(3)},  # type: ignore[misc]
     **{(1, version): lambda side, v=version: fetch(v) for version in range(4)},  # type: ignore[misc]  # noqa: ARG005
@@ -92,8 +136,20 @@ BODIES: Final[dict[tuple[int, int], Callable[[Side], bytes]]] = {
     (39, 0): lambda side: blob(token(side).hmac) + numbers("q", 60_000),
     (40, 0): lambda side: blob(token(side).hmac) + numbers("q", 60_000),
     (41, 0): lambda side: array(text("User") + text("admin")),  # noqa: ARG005
+    (18, 5): lambda side: flexible(compact("raw"), compact("1"), NULL, numbers("i", -1)),  # noqa: ARG005
+    (28, 6): txn_offset_commit,
+    (42, 3): delete_groups,
+    (89, 1): describe_streams_group,
+    (93, 0): describe_topology,
+    (94, 0): lambda side: flexible(numbers("i", 99)),  # noqa: ARG005
 }
 """(API key, version) -> its body."""
+
+NAMES: Final = {93: "streams_group_topology_description_update", 94: "unregister_controller"}
+"""API key -> the name of an API that kio does not know."""
+
+LIKE: Final = {(18, 5): 4}
+"""(API key, version) -> an older version whose answer has the same fields."""
 
 CLOSED: Final = {(0, version) for version in range(3)}
 """(API key, version): Kafka 4 advertises these for the sake of old librdkafka, and closes the connection of whoever uses them
