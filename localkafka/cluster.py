@@ -171,7 +171,7 @@ class LocalCluster:
         cluster_id = next(filter(None, known.values()), None) or storage.new_id()
         release = release_of(self.version)
         scram = self._sasl if release >= SCRAM_SINCE else None
-        bootstrap = storage.checkpoint(self._guard, tool, jars, scram, storage.checkpoint_place(release))
+        bootstrap = storage.checkpoint(self._guard, tool, jars, scram, release)
         for node in self.brokers:
             if known[node] is None:
                 folders = (node.metadata_dir, *node.log_dirs)

@@ -21,7 +21,7 @@ from localkafka.guard import Guard
 from localkafka.settings import Listeners, PropertyValue, cluster_properties, node_properties, render
 from localkafka.versions import FIRST_SNAPSHOT_SINCE, LOG_DIRS_SINCE, Release
 
-_CACHED = "bootstrap.checkpoint"
+_CHECKPOINT = "bootstrap.checkpoint"
 _FORMAT_LIMIT = 120.0  # seconds
 
 
@@ -36,19 +36,13 @@ def new_id() -> str:
     return text
 
 
-def checkpoint_place(release: Release) -> Path:
-    """Where brokers look for the checkpoint, in the folder for metadata."""
-    return Path("__cluster_metadata-0", f"{0:020}-{0:010}.checkpoint") if release >= FIRST_SNAPSHOT_SINCE else Path(_CACHED)
-
-
-def checkpoint(guard: Guard, java_command: Sequence[str], jars: Path, users: Mapping[str, str] | None, place: Path) -> Path:
-    """The checkpoint for new clusters of the version in `jars`, which writes it at `place`; it lives as long as the guard.
-    Errors: FormatError."""
+def checkpoint(guard: Guard, java_command: Sequence[str], jars: Path, users: Mapping[str, str] | None, release: Release) -> Path:
+    """The checkpoint for new clusters of the version in `jars`; it lives as long as the guard. Errors: FormatError."""
     if users:
-        return _run_storage_tool(guard, java_command, users, place)
-    cached = jars / _CACHED
+        return _run_storage_tool(guard, java_command, users, release)
+    cached = jars / _CHECKPOINT
     if not cached.exists():
-        made = _run_storage_tool(guard, java_command, {}, place)
+        made = _run_storage_tool(guard, java_command, {}, release)
         with tempfile.NamedTemporaryFile(dir=jars, delete=False) as partial:
             partial.write(made.read_bytes())
         os.replace(partial.name, cached)
@@ -62,7 +56,7 @@ def format_node(node_id: int, cluster_id: str, folders: Sequence[Path], bootstra
         folder.mkdir(parents=True, exist_ok=True)
         meta: dict[str, PropertyValue] = {"version": 1, "cluster.id": cluster_id, "node.id": node_id}
         (folder / "meta.properties").write_text(render(meta | ({"directory.id": new_id()} if ids else {})))
-    place = folders[0] / checkpoint_place(release)
+    place = folders[0] / _place(release)
     place.parent.mkdir(exist_ok=True)
     shutil.copyfile(bootstrap, place)
 
@@ -75,7 +69,12 @@ def cluster_id_of(metadata_dir: Path) -> str | None:
         return None
 
 
-def _run_storage_tool(guard: Guard, java_command: Sequence[str], users: Mapping[str, str], place: Path) -> Path:
+def _place(release: Release) -> Path:
+    """Where the tool writes the checkpoint, and brokers look for it, in the folder for metadata."""
+    return Path("__cluster_metadata-0", f"{0:020}-{0:010}.checkpoint") if release >= FIRST_SNAPSHOT_SINCE else Path(_CHECKPOINT)
+
+
+def _run_storage_tool(guard: Guard, java_command: Sequence[str], users: Mapping[str, str], release: Release) -> Path:
     scratch = Path(tempfile.mkdtemp(dir=guard.folder))
     node = node_properties(0, Listeners(1, 2, 3), [scratch / "log"], scratch / "metadata")
     (scratch / "server.properties").write_text(render(cluster_properties({0: 3}, None) | node))
@@ -87,6 +86,7 @@ def _run_storage_tool(guard: Guard, java_command: Sequence[str], users: Mapping[
     run = guard.run(command, merge=True, timeout=_FORMAT_LIMIT)
     if run.returncode != 0:
         raise FormatError(f"kafka-storage format failed:\n{run.stdout}")
+    place = _place(release)
     made = scratch / "metadata" / place
     if not made.exists():
         raise FormatError(f"kafka-storage format of this version makes no {place}:\n{run.stdout}")

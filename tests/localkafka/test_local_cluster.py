@@ -136,7 +136,7 @@ def test_a_cluster_that_cannot_start_says_why_and_leaves_nothing() -> None:
 
 def test_a_version_that_formats_in_another_way_is_named_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
     """As Kafka 4.4 did when it was new."""
-    monkeypatch.setattr("localkafka.storage.checkpoint_place", lambda _: Path("elsewhere"))
+    monkeypatch.setattr("localkafka.storage._place", lambda _: Path("elsewhere"))
     with pytest.raises(FormatError, match=r"of this version makes no elsewhere:\n(?s:.+)"):
         LocalCluster(1, sasl={"alice": "secret"}).start()
 

@@ -134,7 +134,7 @@ def compare(twins: Twins, key: int, version: int) -> set[int]:
         check_shown(twins, side, key, version, frame)
         comparable = Comparable(side, every_api.VOLATILE.get(key, {}), listing=every_api.lists(key, twins.release))
         answer = comparable.of(every_api.decode(key, by_hand.LIKE.get((key, version), version), frame))
-        answers.append(in_order(answer, key))
+        answers.append(alike(answer, key))
         met |= comparable.errors
     found = differences(*answers)
     assert not found, f"version {version}: {found}"
@@ -160,11 +160,12 @@ def check_shown(twins: Twins, side: Side, key: int, version: int, frame: bytes) 
         assert not real, f"version {version} shows {real}"
 
 
-def in_order(answer: dict[str, Any], key: int) -> dict[str, Any]:
-    """Groups stand in the order of a hash of their names, which are not the same on both sides; of versions see `known`."""
+def alike(answer: dict[str, Any], key: int) -> dict[str, Any]:
+    """An answer without what is not the same on both sides: groups stand in the order of a hash of their names, and the proxy
+    advertises what it passes."""
     if key == API_VERSIONS:
-        for api in answer["api_keys"]:
-            api["max_version"] = known({api["api_key"]: (0, api["max_version"])})[api["api_key"]][1]
+        ranges = known({api["api_key"]: (api["min_version"], api["max_version"]) for api in answer["api_keys"]})
+        return answer | {"api_keys": [*ranges.items()]}
     if key not in every_api.BY_HASH:
         return answer
     return {name: sorted(value, key=repr) if isinstance(value, list) else value for name, value in answer.items()}
